@@ -25,7 +25,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.measure import Ratio, Result, as_json, installed, show
-from inlayer.geometry.map_page import MapFacts, encode, map_document
+from inlayer.geometry.map_page import MapFacts, encode, render_map_page
 
 SIZES = (6_144, 163_840, 500_000)
 TOKENS, WIDTH = 2_000, 4_096  # size of the heat strips
@@ -127,9 +127,9 @@ def synthetic_page(rows: int) -> str:
         method="tsne", complete=True, is_improving=False, points=encode(points),
         texts=[f" word{number:x}" if number % 3 else f"part{number:x}" for number in range(rows)],
         neighborhood_preservation=encode(np.full(rows, np.nan)), mean_preservation=1.0, preservation_k=10,
-        trustworthiness=1.0, n_undrawn=0, undrawn_ids=[],
+        trustworthiness=1.0, n_omitted=0, omitted_ids=[],
     )  # fmt: skip
-    return map_document(f"{rows:,} points", facts, {})
+    return render_map_page(f"{rows:,} points", facts, {})
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import inlayer
-from inlayer.geometry.projection import BUNDLED, fingerprint, measure_distortion, project
+from inlayer.geometry.projection import BUNDLED, measure_distortion, project, table_fingerprint
 
 
 def main(folder: Path = BUNDLED) -> None:
@@ -19,7 +19,7 @@ def main(folder: Path = BUNDLED) -> None:
     for old in folder.glob("*-tsne.npz"):
         old.unlink()
     points = project(table, "tsne").points
-    path = folder / f"{fingerprint(table)}-tsne.npz"
+    path = folder / f"{table_fingerprint(table)}-tsne.npz"
     k, ids, kept, trustworthiness, *_ = measure_distortion(table, points, sample=len(points))
     np.savez(
         path, points=points, explained=np.nan, k=k, ids=ids.astype(np.int32), kept=kept.astype(np.float16),

@@ -158,7 +158,12 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--step", "0"], "--step"),
         (["walk", "--step", "9"], "--step is 9; it must be in the range 1<=x<=8"),
         (["evaluate", "--model", "x"], "unknown option --model. See inlayer evaluate --help"),
-        (["neighbors", "--wrods"], "unknown option --wrods; did you mean --words? See inlayer neighbors --help"),
+        (["neighbors", "--wrods-only"], "did you mean --words-only? See inlayer neighbors --help"),
+        *(
+            ([*arguments], 'to pass a text that starts with "-", write -- before it. See inlayer')
+            for arguments in (["neighbors", "-5"], ["search", "-rf", "--in", "x"], ["walk", "-5 degrees"])
+        ),
+        (["neighbors", "--words"], "unknown option --words; did you mean --words-only? See inlayer neighbors --help"),
         (["neighbors", "--id", "-1"], "--id is -1; it must be in the range x>=0"),
         (
             ["neighbors", "New", "York"],
@@ -183,7 +188,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["embed", "--normalize=yes"], "Option '--normalize' does not take a value. See inlayer embed --help"),
         (["embed", "a", "--dim", "999"], "--dim is 999; it must be at most 128"),
         (["embed", "a", "--dtype", "int4"], "--dtype is 'int4'; it must be one of"),
-        (["neighbors", "a", "--script", "up"], "--script 'up' is unknown"),
+        (["neighbors", "a", "--unicode-script", "up"], "--unicode-script 'up' is unknown"),
         (["map", "--method", "up"], "--method is 'up'; it must be one of 'best'"),
         (["train", "--n-embd", "30"], "--n-embd 30 is not divisible by --n-head 4"),
         (["train", "--beta1", "1"], "--beta1 is 1.0; it must be a number from 0 to 1, excluding 1"),

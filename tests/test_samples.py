@@ -12,7 +12,7 @@ from torch.nn import functional
 import inlayer
 from inlayer.checkpoint.open import find_sample, open_sample
 from inlayer.families import describe
-from inlayer.geometry.projection import fingerprint, saved
+from inlayer.geometry.projection import load_cached, table_fingerprint
 from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
 from inlayer.training.export import load_decoder
@@ -233,8 +233,8 @@ def test_scaled_table_keeps_the_logits():
 def test_the_bundled_map_belongs_to_the_table() -> None:
     """If this fails, the table has changed: run `python -m scripts.make_sample_map`."""
     table = inlayer.load("default").table
-    assert [file.name for file in FOLDER.glob("*.npz")] == [f"{fingerprint(table)}-tsne.npz"]
-    found = saved(fingerprint(table), "tsne", None)
+    assert [file.name for file in FOLDER.glob("*.npz")] == [f"{table_fingerprint(table)}-tsne.npz"]
+    found = load_cached(table_fingerprint(table), "tsne", None)
     assert found is not None
     assert found.points.shape == (table.num_embeddings, 2)
-    assert saved("0" * 32, "tsne", None) is None
+    assert load_cached("0" * 32, "tsne", None) is None

@@ -192,8 +192,8 @@ class Model(TextVectors):
         return Vocabulary(self.tokenizer, self.table.num_embeddings)
 
     def neighbors(
-        self, query: Any, k: int = 10, *, table: str = "input", words: bool = False, script: str | None = None,
-        special: bool = False, progress: Progress | None = None,
+        self, query: Any, k: int = 10, *, table: str = "input", words_only: bool = False, script: str | None = None,
+        include_special: bool = False, progress: Progress | None = None,
     ) -> list[Neighbor]:  # fmt: skip
         """Find the tokens whose rows are nearest to a query by cosine: exact, over the whole table.
 
@@ -201,9 +201,9 @@ class Model(TextVectors):
             query: A word, a text (the mean of its tokens' rows), a token id, or a vector (D,).
             k: Number of tokens.
             table: "input", or "head" for the rows of the head.
-            words: Return only whole words.
+            words_only: Return only whole words.
             script: Return only tokens in this Unicode script, such as "Latin".
-            special: Also return special tokens and rows without a token.
+            include_special: Also return special tokens and rows without a token.
             progress: Called as `progress(done, total)` with numbers of rows.
 
         Returns:
@@ -218,10 +218,10 @@ class Model(TextVectors):
         """
         from inlayer.geometry.neighbors import find_neighbors, searched_table
 
-        allowed = self.vocabulary.allowed(words=words, script=script, special=special)
+        allowed = self.vocabulary.allowed(words_only=words_only, script=script, include_special=include_special)
         return find_neighbors(searched_table(self, table), self.vocabulary, query, k, allowed, progress)
 
-    def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
+    def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words_only: bool = False) -> Analogy:
         """Answer "a - b + c", and test the answer against its baselines.
 
         Args:
@@ -230,7 +230,7 @@ class Model(TextVectors):
             c: The query to add.
             k: Number of answers.
             table: "input", or "head" for the rows of the head.
-            words: Return only whole words.
+            words_only: Return only whole words.
 
         Returns:
             `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `with_inputs`. Only the last includes
@@ -246,7 +246,7 @@ class Model(TextVectors):
         """
         from inlayer.geometry.neighbors import find_analogy, searched_table
 
-        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, only_words=words)
+        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, words_only=words_only)
 
     def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.

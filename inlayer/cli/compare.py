@@ -30,26 +30,26 @@ COMPARE_EXAMPLES = examples(
 
 @app.command(epilog=COMPARE_EXAMPLES)
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL or sample name.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL, or sample name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare A with.")],
     top: Annotated[
         int,
         typer.Option(
             min=0,
             max=100_000,
-            help="Maximum number of moved and damaged rows to show (in the terminal, also of unshared tokens).",
+            help="Maximum number of moved and damaged rows to show (and of unshared tokens in the terminal).",
         ),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the tables of two checkpoints: shared tokens, rows that moved, and common neighborhoods."""
+    """Compare the tables of two checkpoints: shared tokens, rows that moved, and overlapping neighborhoods."""
     from inlayer.checkpoint import load
 
     models = load(a), load(b)
-    from inlayer.geometry.compare import compare_page, compare_tables, match_rows
+    from inlayer.geometry.compare import compare_page, compare_tables, match_models
 
-    shared = match_rows(*((model.table, model.vocabulary) for model in models))
+    shared = match_models(*models)
     comparison = compare_tables(shared, top)
     facts = _facts(models, comparison)
     if as_json:
@@ -74,7 +74,7 @@ def compare(
 
 
 def _undertrained(model: Model) -> Collection[int]:
-    """Return the ids of rows that look undertrained: in one model, they are no sign that a token's meaning moved."""
+    """Return the ids of rows that look undertrained: a low cosine does not mean that their tokens' meaning changed."""
     from inlayer.inspection import inspect
 
     if model.store.remote:  # its table would be downloaded again
@@ -108,12 +108,12 @@ def _print_report(
         rows = []
         for row in comparison.moved:
             ids = row.id_a, row.id_b
-            where = [name for name, one, found in zip("AB", ids, undertrained, strict=True) if one in found]
+            names = [name for name, row_id, found in zip("AB", ids, undertrained, strict=True) if row_id in found]
             cells = (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
-            rows.append((*cells, f"undertrained in {' and '.join(where)}" if where else ""))
+            rows.append((*cells, f"undertrained in {' and '.join(names)}" if names else ""))
         columns = 5 if any(row[4] for row in rows) else 4
         output.print()
-        titles = ("moved most", "cosine", "norm in A", "norm in B", "")
+        titles = ("differ most" if comparison.aligned else "moved most", "cosine", "norm in A", "norm in B", "")
         print_table(titles[:columns], [row[:columns] for row in rows], left={0, 4})
 
 
@@ -131,8 +131,9 @@ def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tup
         *((name, f"{model.source}: {' x '.join(f'{size:,}' for size in model.table.shape)}")
           for name, model in zip("AB", models, strict=True)),
         ("tokens",
-         f"{comparison.shared:,} shared, {len(comparison.only_a):,} only in A, {len(comparison.only_b):,} only in B"),
-        ("rows", f"{comparison.equal:,} of {comparison.shared:,} equal; {damaged}{median}"),
+         "matched by id, because the models have no tokenizer" if comparison.matched_by == "id" else
+         f"{comparison.n_shared:,} shared, {len(comparison.only_a):,} only in A, {len(comparison.only_b):,} only in B"),
+        ("rows", f"{comparison.n_equal:,} of {comparison.n_shared:,} equal; {damaged}{median}"),
         ("neighbors",
          "-" if overlap is None
          else f"on average, {overlap:.0%} of a token's 10 nearest tokens are the same in both"),

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, open_model, print_json, print_note, print_table
-from inlayer.errors import InputError, MissingFileError
+from inlayer.errors import MissingFileError
 from inlayer.files import check_path, format_path
 from inlayer.render.progress_bar import progress_bar
 
-MIN_PAIRS = 30
+if TYPE_CHECKING:
+    from inlayer.geometry.evaluation import SimilarityScore
+
+MIN_PAIRS = 30  # with fewer, a correlation is not shown
+SAMPLES = Path(__file__).parent.parent / "samples"
 
 EVALUATE_EXAMPLES = examples(
+    "inlayer evaluate",
     "inlayer evaluate --similarity pairs.txt",
     "inlayer evaluate minilm --similarity pairs.txt --analogies questions.txt",
+    "A line of pairs.txt: king queen 8.5",
+    "A line of questions.txt: man woman king queen",
 )
 
 
@@ -30,7 +37,9 @@ def evaluate(
     similarity: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE", help="File with two words and a score per line, or a folder of such files; can be repeated."
+            metavar="FILE",
+            help="File with two words and a score per line, or a folder of such files; can be repeated. "
+            "\\[default: a small built-in list, if --analogies is not used]",
         ),
     ] = None,
     analogies: Annotated[
@@ -41,9 +50,13 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a table on word similarity and analogies, and compare it with random and simple baselines."""
-    if not similarity and analogies is None:
-        raise InputError("specify --similarity FILE or --analogies FILE, or both")
+    """Score a table on word similarity and analogies, and compare it with random and simple baselines.
+
+    Without options, this is a smoke test on a few built-in words, not a benchmark.
+    """
+    is_smoke_test = not similarity and analogies is None
+    if is_smoke_test:
+        similarity, analogies = [str(SAMPLES / "smoke_pairs.txt")], str(SAMPLES / "smoke_analogies.txt")
     files = [file for name in similarity or [] for file in _files(name)]
     model = open_model(source)
     from inlayer.geometry.evaluation import score_analogies, score_similarity
@@ -54,37 +67,54 @@ def evaluate(
         with progress_bar("answering") as progress:
             answers = score_analogies(model.table, model.vocabulary, check_path(analogies, "--analogies"), progress)
     if as_json:
-        print_json({"similarity": [one._asdict() for one in scores], "analogies": [one._asdict() for one in answers]})
+        print_json(
+            {"similarity": [score._asdict() for score in scores], "analogies": [score._asdict() for score in answers]}
+        )
         return
-    if scores:
-        print_table(
-            ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
-            [(score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *_cells(score[3:], ".3f")) for score in scores],
-        )
+    if is_smoke_test:
         print_note(
-            "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: includes words of "
-            "several tokens, using the mean of their rows. Random rows: the same score for a random table."
+            "A smoke test on a few built-in words, not a benchmark. To score your own list, write two words and a "
+            "score per line (king queen 8.5), and pass the file with --similarity."
         )
-        if undefined := [score.name for score in scores if score.spearman is None or score.all_pairs is None]:
-            print_note(
-                f"{', '.join(undefined)}: a correlation is not defined (-) if all cosines are equal, or if the row of "
-                "a word is zero or not finite."
-            )
-        if few := [score.name for score in scores if score.pairs * score.coverage < MIN_PAIRS]:
-            print_note(
-                f"{', '.join(few)}: fewer than {MIN_PAIRS} pairs of single tokens, too few for a reliable correlation."
-            )
+        console().print()
+    if scores:
+        _print_similarity(scores)
     if answers and scores:
         console().print()
     if answers:
         print_table(
             ("analogies", "questions", "covered", "correct", "nearest to C", "inputs not excluded"),
-            [(one.name, f"{one.questions:,}", f"{one.covered:,}", *_cells(one[3:], ".1%")) for one in answers],
+            [
+                (score.name, f"{score.questions:,}", f"{score.covered:,}", *_cells(score[3:], ".1%"))
+                for score in answers
+            ],
         )
         print_note(
             "Covered: questions whose four words are single tokens with nonzero, finite rows. Nearest to C: the "
             "answer is the token nearest to the third word, without arithmetic. Inputs not excluded: the three words "
-            "of a question count as answers."
+            "of a question are also possible answers."
+        )
+
+
+def _print_similarity(scores: list[SimilarityScore]) -> None:
+    rows, few = [], []
+    for score in scores:
+        spearman, *others = score[3:]
+        if score.pairs * score.coverage < MIN_PAIRS:
+            few.append(score.name)
+            spearman, others = None, others if score.pairs >= MIN_PAIRS else [None, None]
+        rows.append((score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *_cells([spearman, *others], ".3f")))
+    print_table(("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"), rows)
+    if few:
+        print_note(f"{', '.join(few)}: fewer than {MIN_PAIRS} pairs, too few for a reliable correlation (-).")
+    print_note(
+        "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: includes words of several "
+        "tokens, using the mean of their rows. Random rows: all pairs, scored with a random table."
+    )
+    if undefined := [score.name for score in scores if score.spearman is None or score.all_pairs is None]:
+        print_note(
+            f"{', '.join(undefined)}: a correlation is not defined (-) if all cosines are equal, or if a word's row is "
+            "zero or not finite."
         )
 
 

@@ -58,7 +58,7 @@ def inspect(
 ) -> None:
     """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
     if as_json + (ids is not None) + (html is not None) > 1:
-        raise InputError("--json (which includes all ids), --ids and --html cannot be combined; run the command twice")
+        raise InputError("--json (which includes all ids), --ids, and --html cannot be combined; run the command twice")
     if quick and strict:
         raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
     model = open_model(source)  # before further imports, so an unknown source is reported quickly

@@ -1,4 +1,4 @@
-"""`inlayer map`: coordinates for every row of a table, as a page, a picture or a file.
+"""`inlayer map`: coordinates for every row of a table, as a page, a picture, or a file.
 
 Tested in tests/geometry/test_commands.py.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inlayer.geometry.vocabulary import Vocabulary
 
 SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
-MAX_NAMED = 8  # undrawn rows that are listed
+MAX_NAMED = 8  # omitted rows that are listed
 INTERRUPTED = 130
 MAP_EXAMPLES = examples(
     "inlayer map",
@@ -47,8 +47,8 @@ def map_(
     html: Annotated[
         str | None,
         output_file(
-            help="Write an interactive page. Up to 60,000 rows, it compares every row with every other: 30,000 rows "
-            "take half a minute."
+            help="Write an interactive page. For up to 60,000 rows, compares every pair of rows; 30,000 rows take "
+            "about half a minute."
         ),
     ] = None,
     png: Annotated[str | None, output_file(help="Write a labeled picture.")] = None,
@@ -70,7 +70,7 @@ def map_(
         sys.stderr.write("stopped before a map was computed\n")
         raise typer.Exit(INTERRUPTED) from None
     measure = partial(measure_distortion, model.table, projection.points)
-    with progress_bar("measuring distortion") as progress:  # the number is the same, whatever is written
+    with progress_bar("measuring distortion") as progress:  # the number does not depend on which files are written
         distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
         if html is not None and projection.complete and is_small and projection.distortion is None:
@@ -82,7 +82,7 @@ def map_(
         with progress_bar("finding neighbors") as progress:
             neighbors = map_page.all_neighbors(model.table, projection.points, progress)
         facts = map_page.map_facts(model.table, model.vocabulary, projection)
-        write_output(Path(html), map_page.map_document(title, facts, neighbors).encode())
+        write_output(Path(html), map_page.render_map_page(title, facts, neighbors).encode())
     if png is not None:
         write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
     if parquet is not None:
@@ -94,7 +94,7 @@ def map_(
             "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
             "k": distortion.k, "measured_rows": distortion.measured_rows,
             "mean_preservation": distortion.mean_preservation,
-            "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
+            "trustworthiness": distortion.trustworthiness, "omitted_ids": projection.omitted_ids.tolist(),
             "files": written,
             "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
         }  # fmt: skip
@@ -111,15 +111,15 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
     ratio = projection.explained_variance_ratio
     spread = "" if ratio is None else f", {ratio:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
-    undrawn = projection.undrawn_ids.tolist()
-    measured, drawn = distortion.measured_rows, len(projection.points) - len(undrawn)
+    omitted = projection.omitted_ids.tolist()
+    measured, drawn = distortion.measured_rows, len(projection.points) - len(omitted)
     sampled = f" (measured on {measured:,} of the rows)" if measured < drawn else ""
-    named = row_names(undrawn[:MAX_NAMED], len(undrawn), lambda row: token_text(vocabulary.text(row)))
+    named = row_names(omitted[:MAX_NAMED], len(omitted), lambda row: token_text(vocabulary.text(row)))
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"on average, {distortion.mean_preservation:.1%} of a token's {distortion.k} nearest tokens are "
         f"also its neighbors on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"{pluralize(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
+        *(f"{pluralize(len(omitted), 'row')} not shown (zero or non-finite): id {named}" for _ in omitted[:1]),
     ]
     console().print("\n".join(lines))
     sys.stdout.writelines(f"wrote {format_path(name)}\n" for name in written)

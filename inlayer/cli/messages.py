@@ -31,6 +31,7 @@ ALIASES = {  # by command: library arguments whose options have other names, and
     },
 }  # fmt: skip
 
+TEXT_ARGUMENTS = {"query", "texts"}
 ADVICE = {  # by command: advice for Python -> advice for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
@@ -73,18 +74,21 @@ def _usage_message(error: TyperException, arguments: list[str], names: list[str]
 
 def _similar_options(option: str, known: Iterable[str]) -> list[str]:
     """Return the options with similar names. Typer also compares the dashes, so it would often suggest --help."""
-    names = {name.lstrip("-"): name for name in known}
-    return [names[name] for name in get_close_matches(option.lstrip("-"), names)]
+    names, given = {name.lstrip("-"): name for name in known}, option.lstrip("-")
+    longer = [name for name in names if len(given) > 2 and name.startswith(given)]
+    return [names[name] for name in dict.fromkeys([*longer, *get_close_matches(given, names)])]
 
 
 def _argument_like(option: str, command: Any) -> str:
-    """Return a hint if an option has the name of an argument, as in `embed --file x`; otherwise ""."""
+    """Return a hint if an option has the name of an argument (`embed --file x`) or may be a text; otherwise ""."""
     name = option.lstrip("-").removesuffix("s")
     for param in command.params:
         words = re.findall(r"[a-z]+", f"{param.name} {param.metavar or ''}".lower())
         if not param.opts[0].startswith("-") and name in {word.removesuffix("s") for word in words}:
             hint = f"{name}s are arguments" if param.nargs < 0 else f"the {name} is an argument"
             return f"{hint}, without an option before {'them' if param.nargs < 0 else 'it'}"
+    if not option.startswith("--") and any(param.name in TEXT_ARGUMENTS for param in command.params):
+        return 'to pass a text that starts with "-", write -- before it'
     return ""
 
 

@@ -36,9 +36,16 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tokens to show.")]
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
-Words = Annotated[bool, typer.Option("--words", help="Show only whole words.")]
-Script = Annotated[str | None, typer.Option(help="Show only tokens in this script, such as Latin or Cyrillic.")]
-Special = Annotated[bool, typer.Option("--special", help="Also show special tokens and rows without a token.")]
+WordsOnly = Annotated[bool, typer.Option("--words-only", help="Show only whole words.")]
+Script = Annotated[
+    str | None,
+    typer.Option(
+        "--unicode-script", metavar="NAME", help="Show only tokens in this script, such as Latin or Cyrillic."
+    ),
+]
+IncludeSpecial = Annotated[
+    bool, typer.Option("--include-special", help="Also show special tokens and rows without a token.")
+]
 
 MAX_PARTS = 12  # tokens of a word that are listed
 MAX_QUERY = 40  # columns
@@ -46,13 +53,13 @@ MAX_QUERY = 40  # columns
 NEIGHBORS_EXAMPLES = examples(
     "inlayer neighbors seven",
     "inlayer neighbors king --model wordllama",
-    'inlayer neighbors "New York" -k 20 --words',
+    'inlayer neighbors "New York" -k 20 --words-only',
     "inlayer neighbors --id 812 --json",
 )
 
 ANALOGY_EXAMPLES = examples(
     "inlayer analogy king - man + woman",
-    "inlayer analogy Paris - France + Italy --words",
+    "inlayer analogy Paris - France + Italy --words-only",
 )
 
 
@@ -63,12 +70,12 @@ def neighbors(
     model: ModelOption = None,
     k: Count = 10,
     head: Head = False,
-    words: Words = False,
+    words_only: WordsOnly = False,
     script: Script = None,
-    special: Special = False,
+    include_special: IncludeSpecial = False,
     as_json: Json = False,
 ) -> None:
-    """Find the tokens nearest to a word, text or token by cosine similarity (exact search)."""
+    """Find the tokens nearest to a word, text, or token by cosine similarity (exact search)."""
     if (query is None) == (token_id is None):
         raise InputError("specify a word or a text, or --id with a token id, but not both")
     opened, wanted, table = open_model(model), query if token_id is None else token_id, "head" if head else "input"
@@ -76,16 +83,22 @@ def neighbors(
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
         nearest = opened.neighbors(
-            wanted, k, table=table, words=words, script=script, special=special, progress=progress
-        )
+            wanted,
+            k,
+            table=table,
+            words_only=words_only,
+            script=script,
+            include_special=include_special,
+            progress=progress,
+        )  # fmt: skip
     if as_json:
         print_json({"query": wanted, "neighbors": [neighbor._asdict() for neighbor in nearest]})
         return
     if not nearest:
-        console().print(_nothing_found(words, script, special or opened.tokenizer is None))
+        console().print(_nothing_found(words_only, script, include_special or opened.tokenizer is None))
     query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
     print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
-    _print_parts(opened.vocabulary, [query] if query is not None else [])
+    _print_token_split(opened.vocabulary, [query] if query is not None else [])
     if nearest:
         print_demo_note(opened.source, "try")
 
@@ -96,7 +109,7 @@ def analogy(
     model: ModelOption = None,
     k: Count = 5,
     head: Head = False,
-    only_words: Words = False,
+    words_only: WordsOnly = False,
     as_json: Json = False,
 ) -> None:
     """Answer an analogy by word arithmetic, and show what the first word alone would have answered."""
@@ -105,13 +118,13 @@ def analogy(
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
     first, second, third = parts[::2]
     opened = open_model(model)
-    result = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
+    result = opened.analogy(first, second, third, k=k, table="head" if head else "input", words_only=words_only)
     if as_json:
-        found = {name: [one._asdict() for one in neighbors] for name, neighbors in result._asdict().items()}
+        found = {name: [neighbor._asdict() for neighbor in neighbors] for name, neighbors in result._asdict().items()}
         print_json({"words": parts[::2]} | found)
         return
     if not any(result):
-        console().print(_nothing_found(only_words, None, opened.tokenizer is None))
+        console().print(_nothing_found(words_only, None, opened.tokenizer is None))
     a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
     print_neighbors(
         {
@@ -125,7 +138,7 @@ def analogy(
         same = f"The first answer is also nearest to {a} alone: the arithmetic added nothing."
         changed = f"The arithmetic changed the top answer: the token nearest to {a} alone is different."
         print_note(same if is_same else changed)
-    _print_parts(opened.vocabulary, parts[::2])
+    _print_token_split(opened.vocabulary, parts[::2])
     if any(result):
         print_demo_note(opened.source, "try")
 
@@ -135,7 +148,7 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
     from inlayer.render.fitted_table import natural_width
 
     cells = [
-        [(token_text(one.text), *[str(one.id)] * ids, f"{one.score:.3f}") for one in column]
+        [(token_text(found.text), *[str(found.id)] * ids, f"{found.score:.3f}") for found in column]
         for column in columns.values()
     ]
     width = 2 + ids
@@ -150,15 +163,18 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
         print_table(titles, rows, left=range(0, len(titles), width))
 
 
-def _nothing_found(words: bool, script: str | None, special: bool) -> str:
-    if filters := ["--words"] * words + ([] if script is None else [f"--script {printable(script)}"]):
+def _nothing_found(words_only: bool, script: str | None, include_special: bool) -> str:
+    if filters := ["--words-only"] * words_only + ([] if script is None else [f"--unicode-script {printable(script)}"]):
         return f"no other token matches {' '.join(filters)}"
-    if special:
+    if include_special:
         return "no other row is nonzero and finite"
-    return "no other token has a row that is nonzero and finite; --special adds special tokens and rows without a token"
+    return (
+        "no other token has a row that is nonzero and finite; --include-special adds special tokens and rows without a "
+        "token"
+    )
 
 
-def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
+def _print_token_split(vocabulary: Vocabulary, words: list[str]) -> None:
     """Note which words are several tokens: the mean of several rows is less meaningful."""
     for word in words:
         ids = vocabulary.ids_of(word)

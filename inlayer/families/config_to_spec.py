@@ -112,7 +112,7 @@ def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:
     vocab_size, n_embd = config.size("vocab_size") + family.input_only_rows, config.size(*WIDTH_FIELDS)
     padding_idx = config.index(family.padding_row) if isinstance(family.padding_row, str) else family.padding_row
     if padding_idx is not None and padding_idx >= vocab_size:
-        rows = f"{vocab_size} rows (0..{vocab_size - 1})"
+        rows = f"{vocab_size:,} rows (0..{vocab_size - 1})"
         raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its table of {rows}")
     positions = family.positions
     if family.positions_flag and config.get(family.positions_flag)[1] not in (True, "rope"):
@@ -209,7 +209,9 @@ def _per_layer(family: Family, config: ConfigReader, n_embd: int, padding_idx: i
     )
     _check_table_size(max(spec.rows, n_embd), spec.n_layers * spec.width)
     if padding_idx is not None and 0 < spec.rows <= padding_idx:
-        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows} rows")
+        raise ConfigError(
+            f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows:,} rows"
+        )
     return spec
 
 

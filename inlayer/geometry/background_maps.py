@@ -1,7 +1,7 @@
-"""The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
+"""Maps of one table for the server: PCA immediately, t-SNE from a separate process once it is ready.
 
 table -> [PCA, then t-SNE] -> facts
-- each map is described once, in a thread. A request waits a few seconds for it; after that, the client has to ask again
+- each map is described once, in a thread. A request waits a few seconds for it; after that, the client must retry
 - t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
   machine. Every process finds its result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.
@@ -25,7 +25,14 @@ from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_page import MapFacts, map_facts
-from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
+from inlayer.geometry.projection import (
+    TableProjection,
+    cache_folder,
+    load_cached,
+    missing_tsne_error,
+    project,
+    table_fingerprint,
+)
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import in_thread, on_parent_exit
@@ -35,12 +42,12 @@ MAX_ROWS = 500_000  # largest table that is mapped
 MAX_TSNE_ROWS = 262_144
 NOT_READY = MapFacts(
     method="", complete=False, is_improving=True, points="", texts=[], neighborhood_preservation="",
-    mean_preservation=0.0, preservation_k=0, trustworthiness=0.0, n_undrawn=0, undrawn_ids=[],
+    mean_preservation=0.0, preservation_k=0, trustworthiness=0.0, n_omitted=0, omitted_ids=[],
 )  # fmt: skip
 
 
 class BackgroundMaps:
-    """The maps of one table. `remote` tables are not mapped, because that would download them."""
+    """Maps of one table. `remote` tables are not mapped, because that would download them."""
 
     def __init__(self, table: StoredTable, vocabulary: Vocabulary, *, remote: bool = False) -> None:
         self.table, self.vocabulary, self.remote = table, vocabulary, remote
@@ -54,7 +61,7 @@ class BackgroundMaps:
         return NOT_READY if ready is None else replace(ready[1], is_improving=is_improving)
 
     def projection(self, method: str = "best") -> TableProjection | None:
-        """Return the projection behind `get`; None if it is not ready, or if the table cannot be mapped."""
+        """Return the projection that `get` describes, or None if it is not ready or the table cannot be mapped."""
         try:
             ready, _ = self._find(method)
         except InputError:
@@ -67,7 +74,7 @@ class BackgroundMaps:
         if self.table.num_embeddings > MAX_ROWS:
             raise InputError(f"the table has {self.table.num_embeddings:,} rows; a map shows up to {MAX_ROWS:,}")
         if method == "tsne" and find_spec("openTSNE") is None and not self._has_tsne():
-            raise missing_tsne()
+            raise missing_tsne_error()
         with self._lock:
             chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
             if chosen not in self._maps:
@@ -81,15 +88,15 @@ class BackgroundMaps:
             return ready, method != "pca" and chosen == "pca" and self._improve()
 
     def _describe(self, method: str) -> tuple[TableProjection, MapFacts]:
-        projection = project(self.table, method, cache=cache_folder(), content=self._fingerprint)
+        projection = project(self.table, method, cache=cache_folder(), fingerprint=self._fingerprint)
         return projection, map_facts(self.table, self.vocabulary, projection)
 
     @cached_property
     def _fingerprint(self) -> str:
-        return fingerprint(self.table)
+        return table_fingerprint(self.table)
 
     def _has_tsne(self) -> bool:
-        return saved(self._fingerprint, "tsne", cache_folder()) is not None
+        return load_cached(self._fingerprint, "tsne", cache_folder()) is not None
 
     def _improve(self) -> bool:
         """Start computing t-SNE unless that has been tried; returns whether a result can be expected."""

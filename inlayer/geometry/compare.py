@@ -1,16 +1,17 @@
-"""Two tables compared: which tokens they share, which rows moved, and whether neighborhoods agree.
+"""Compare two tables: which tokens they share, which rows moved, and whether neighborhoods agree.
 
 table, table -> shared tokens -> [alignment -> movement, overlap]
 - tokens are matched by their bytes in running text, so models of different sizes or families can be compared:
   WordPiece's `king` and `##ing` match ` king` and `ing`
+- without a tokenizer, two tables of the same shape are matched by id: usually, one was fine-tuned from the other
 - rows are compared directly if the tables have the same width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
   norms and angles within it
 - overlap is the share of a token's K nearest shared tokens in one table that are also among its K nearest in the other.
   It needs no alignment
-- the page has both maps side by side. The second is rotated, mirrored and scaled onto the first (Procrustes over shared
-  tokens). The shared tokens that moved most, and the tokens that only one model has, are colored; hovering and choosing
-  a token affect both maps
+- the page shows both maps side by side. The second is rotated, mirrored, and scaled onto the first (Procrustes over
+  shared tokens). The shared tokens that moved most, and the tokens that only one model has, are colored; hovering and
+  choosing a token affect both maps
 Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py, in Chromium in
 tests/browser/test_map.py.
 """
@@ -21,7 +22,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,8 @@ import regex
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
-from inlayer.geometry.map_page import METHODS, all_neighbors, encode, encode_words, maps_page
-from inlayer.geometry.nearest import Ids, Vectors, nearest_others, square_norms, to_float32
+from inlayer.geometry.map_page import METHODS, all_neighbors, build_page, encode, encode_words
+from inlayer.geometry.nearest import Ids, Vectors, nearest_excluding_self, square_norms, to_float32
 from inlayer.geometry.projection import Points, TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
@@ -80,13 +81,14 @@ class ModelComparison(NamedTuple):
     """How the tables of two models differ, as returned by `inlayer.compare`.
 
     Attributes:
-        shared: Number of tokens that both models have.
+        n_shared: Number of tokens that both models have.
+        matched_by: "token", or "id" if the models have no tokenizer.
         only_a: Texts of the tokens that only the first model has, sorted by id.
         only_b: Texts of the tokens that only the second model has, sorted by id.
         aligned: True if the second table was rotated onto the first.
         median_cosine: Median cosine similarity between the two rows of a shared token, after the rotation if there was
             one; NaN if no token has two rows that are nonzero and finite.
-        equal: Number of shared tokens whose rows are identical.
+        n_equal: Number of shared tokens whose rows are identical.
         moved: The rows that differ most, lowest cosine first.
         overlap: Mean share of nearest neighbors that a token has in both tables; None if too few tokens are shared.
         damaged: The first rows that are zero or not finite in one of the models. Rows that are zero in both are not
@@ -95,20 +97,25 @@ class ModelComparison(NamedTuple):
 
     Example:
         >>> result = inlayer.compare("default", "default")
-        >>> result.shared == result.equal, result.median_cosine
+        >>> result.n_shared == result.n_equal, result.median_cosine
         (True, 1.0)
     """
 
-    shared: int
+    n_shared: int
+    matched_by: Literal["token", "id"]
     only_a: list[str]
     only_b: list[str]
     aligned: bool
     median_cosine: float
-    equal: int
+    n_equal: int
     moved: list[MovedRow]
     overlap: float | None
     damaged: list[MovedRow]
     n_damaged: int
+
+    def __repr__(self) -> str:
+        facts = f"{self.n_shared:,} shared tokens, {self.n_equal:,} equal rows, median cosine {self.median_cosine:.3f}"
+        return f"<ModelComparison: {facts}>"
 
 
 class Side(NamedTuple):
@@ -135,8 +142,12 @@ class MatchedRows(NamedTuple):
     equal: npt.NDArray[np.bool_]  # whether the two rows are exactly equal
     aligned: bool  # whether rows of the second table were rotated onto the first
 
+    @property
+    def matched_by(self) -> Literal["token", "id"]:
+        return "id" if self.a.vocabulary.tokenizer is None else "token"
+
     def moved_first(self) -> Ids:
-        """Return the indices of shared tokens whose rows differ, smallest cosine first."""
+        """Return the indices of shared tokens whose rows differ, lowest cosine first."""
         differs = np.flatnonzero(~(np.isnan(self.cosines) | self.equal))
         return differs[np.argsort(self.cosines[differs], kind="stable")]
 
@@ -146,7 +157,7 @@ class MatchedRows(NamedTuple):
 
 
 def compare(a: Model | str | os.PathLike[str], b: Model | str | os.PathLike[str], *, top: int = 20) -> ModelComparison:
-    """Compare the tables of two models: shared tokens, rows that moved, common neighborhoods.
+    """Compare the tables of two models: shared tokens, rows that moved, and overlapping neighborhoods.
 
     Args:
         a: A model, or a source as for `inlayer.load`.
@@ -157,20 +168,21 @@ def compare(a: Model | str | os.PathLike[str], b: Model | str | os.PathLike[str]
         The comparison. If the two spaces differ, rows of `b` are first rotated onto the rows of `a`.
 
     Raises:
-        InputError: If a model has no tokenizer, or the two share no token.
+        InputError: If the two models share no token, or if they have no tokenizer and differ in shape.
         InlayerError: If a source cannot be opened; see `load`.
 
     Example:
         >>> result = compare("default", "model")  # a copy
-        >>> result.shared, result.equal
+        >>> result.n_shared, result.n_equal
         (6144, 6144)
     """
-    one, other = (source if isinstance(source, Model) else load(source) for source in (a, b))
-    return compare_tables(match_rows((one.table, one.vocabulary), (other.table, other.vocabulary)), top)
+    return compare_tables(
+        match_models(*(source if isinstance(source, Model) else load(source) for source in (a, b))), top
+    )
 
 
 def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
-    """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
+    """Compare two tables by their shared tokens, and list the `top` rows that moved or differ most."""
     damaged = matched.damaged()
 
     def rows(indices: Ids) -> list[MovedRow]:
@@ -179,12 +191,13 @@ def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
         return [MovedRow(matched.a.vocabulary.text(id_a), id_a, *others) for id_a, *others in values]
 
     return ModelComparison(
-        shared=len(matched.cosines),
+        n_shared=len(matched.cosines),
+        matched_by=matched.matched_by,
         only_a=matched.a.only_texts,
         only_b=matched.b.only_texts,
         aligned=matched.aligned,
         median_cosine=_median(matched.cosines),
-        equal=int(matched.equal.sum()),
+        n_equal=int(matched.equal.sum()),
         moved=rows(matched.moved_first()),
         overlap=_overlap(matched.a, matched.b),
         damaged=rows(damaged),
@@ -192,9 +205,21 @@ def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
     )
 
 
-def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
+def match_models(a: Model, b: Model) -> MatchedRows:
+    """Match the rows of two models, as `match_rows`."""
+    return match_rows((a.table, a.vocabulary), (b.table, b.vocabulary), (a.source, b.source))
+
+
+def match_rows(a: NamedTable, b: NamedTable, names: tuple[str, str] = ("A", "B")) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
-    tokens_a, tokens_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
+    without = [name for name, (_, words) in zip(names, (a, b), strict=True) if words.tokenizer is None]
+    if without and (len(without) == 1 or a[0].shape != b[0].shape):
+        raise InputError(
+            f"{' and '.join(without)} cannot be compared without a tokenizer; put its files next to the weights. Only "
+            "two tables of the same shape, both without a tokenizer, are matched by id"
+        )
+    ids = {str(token_id).encode(): token_id for token_id in range(a[1].rows)}
+    tokens_a, tokens_b = (ids, ids) if without else (tokens_by_bytes(a[1]), tokens_by_bytes(b[1]))
     common = [token for token in tokens_a if token in tokens_b]
     if not common:
         raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
@@ -203,19 +228,17 @@ def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
         only = [token_id for token, token_id in ids.items() if token not in others]
         return Side(*table, np.array([ids[token] for token in common], np.int64), only)
 
-    one, other = side(a, tokens_a, tokens_b), side(b, tokens_b, tokens_a)
-    facts = _row_facts(one, other, None) if one.table.embedding_dim == other.table.embedding_dim else None
+    side_a, side_b = side(a, tokens_a, tokens_b), side(b, tokens_b, tokens_a)
+    facts = _row_facts(side_a, side_b, None) if side_a.table.embedding_dim == side_b.table.embedding_dim else None
     if needs_rotation := facts is None or _median(facts[0]) < SAME_SPACE:
-        facts = _row_facts(one, other, _procrustes(one, other))
-    return MatchedRows(one, other, *facts, needs_rotation)
+        facts = _row_facts(side_a, side_b, _procrustes(side_a, side_b))
+    return MatchedRows(side_a, side_b, *facts, needs_rotation)
 
 
 def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
     """Return the id of every token, by its bytes; the first one if several tokens have the same."""
     ids_by_token: dict[bytes, int] = {}
-    if vocabulary.tokenizer is None:
-        raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
-    prefix = vocabulary.tokenizer._continuation_prefix
+    prefix = vocabulary.tokenizer._continuation_prefix if vocabulary.tokenizer is not None else b""
     for token_id in range(vocabulary.rows):
         token = token_bytes(vocabulary.tokenizer, token_id)
         if token is not None:
@@ -288,11 +311,10 @@ def _overlap(a: Side, b: Side) -> float | None:
         rows = to_float32(table.rows(ids[sample]))
         valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
-        near, _ = nearest_others(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
+        near, _ = nearest_excluding_self(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
         neighbors.append([set(index[row[row >= 0]]) if ok else set() for row, ok in zip(near, valid, strict=True)])
-    shares = [
-        len(one & other) / max(len(one), len(other)) for one, other in zip(*neighbors, strict=True) if one and other
-    ]
+    pairs = [pair for pair in zip(*neighbors, strict=True) if all(pair)]
+    shares = [len(near_a & near_b) / max(len(near_a), len(near_b)) for near_a, near_b in pairs]
     return float(np.mean(shares)) if shares else None
 
 
@@ -328,22 +350,23 @@ def compare_page(
         "sides": sides, "cosines": encode(shared.cosines),
         "norms_a": encode(shared.norms_a, "<f8"), "norms_b": encode(shared.norms_b, "<f8"),
         "moved": moved[:MAX_LISTED].tolist(), "n_moved": int(has_moved.sum()),
-        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged),
+        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged), "aligned": shared.aligned,
     }  # fmt: skip
     or_norm = "" if shared.aligned else f", or a norm that changed by more than {MOVED_NORM - 1:.0%}"
     about = (
         f"Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto map A. "
-        f"Moved: a cosine below {MOVED_BELOW}{or_norm}."
+        f"{'Different' if shared.aligned else 'Moved'}: a cosine below {MOVED_BELOW}{or_norm}."
     )
     parts = {
         "a": escape(names[0]), "b": escape(names[1]), "about": escape(about),
+        "moved": "differ" if shared.aligned else "moved",
         "facts": "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in facts),
     }  # fmt: skip
-    return maps_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)
+    return build_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
-    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places on the first."""
+    """Rotate, mirror, scale, and shift the second map so that shared tokens are closest to those on the first."""
     target, moved = points_a[shared.a.ids].astype(np.float64), points_b[shared.b.ids].astype(np.float64)
     finite = np.isfinite(target).all(axis=1) & np.isfinite(moved).all(axis=1)
     target, moved = target[finite], moved[finite]

@@ -1,13 +1,14 @@
-"""Scores of a table on public word lists: word similarity and analogies, next to random and simple baselines.
+"""Scores of a table on public word lists: word similarity and analogies, compared with random and simple baselines.
 
 word lists -> rows -> [scores]
 - word similarity: Spearman's rank correlation of cosines with human judgments, for pairs whose words are both single
   tokens (`coverage` is their share), and for all pairs, where a word of several tokens is the mean of their rows.
-  `random` is the latter score for random rows. It shows what spelling alone explains: words that share tokens are
-  similar
-- analogies: a question counts if its four words are single tokens with nonzero, finite rows. `nearest` answers with the
-  token nearest to the third word alone, and `with_inputs` does not exclude the inputs: only what exceeds both is due to
-  the arithmetic. As in published scores, only the inputs are excluded, not variants of them as in `Model.analogy`
+  `random_baseline` is the latter score for random rows. It shows what spelling alone explains: words that share tokens
+  are similar
+- analogies: a question is included if its four words are single tokens with nonzero, finite rows. `nearest_baseline`
+  answers with the token nearest to the third word alone, and `with_inputs` does not exclude the inputs: only what
+  exceeds both is due to the arithmetic. As in published scores, only the inputs are excluded, not variants of them as
+  in `Model.analogy`
 Tested against plain loops in tests/geometry/test_evaluation.py.
 """
 
@@ -41,7 +42,7 @@ class SimilarityScore(NamedTuple):
     coverage: float
     spearman: float | None
     all_pairs: float | None
-    random: float | None
+    random_baseline: float | None
 
 
 class AnalogyScore(NamedTuple):
@@ -51,12 +52,12 @@ class AnalogyScore(NamedTuple):
     questions: int
     covered: int
     accuracy: float | None
-    nearest: float | None
+    nearest_baseline: float | None
     with_inputs: float | None
 
 
 def score_similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:
-    """Score a list of word pairs: lines of two words and a number, separated by whitespace, tabs or commas."""
+    """Score a list of word pairs: lines of two words and a number, separated by whitespace, tabs, or commas."""
     pairs = [_pair(path, number, line) for number, line in _lines(path)]
     if len(pairs) < 2:
         raise InputError(f"{format_path(path)} has {len(pairs)} word pairs; at least 2 are needed")
@@ -104,8 +105,8 @@ def score_analogies(
 
 
 def _answers(table: StoredTable, vocabulary: Vocabulary, questions: Ids, progress: Progress) -> Numbers:
-    """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN if one does not count."""
-    allowed = vocabulary.allowed(words=True)
+    """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN for skipped questions."""
+    allowed = vocabulary.allowed(words_only=True)
     correct = np.full((len(questions), 3), np.nan)
     single = np.flatnonzero((questions >= 0).all(axis=1))
     for start in range(0, len(single), BATCH):

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
-from inlayer.geometry.nearest import nearest_others, to_float32
+from inlayer.geometry.nearest import nearest_excluding_self, to_float32
 from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
-from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.geometry.vocabulary import MIN_WORD, Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import pluralize
@@ -38,14 +38,15 @@ MIN_SAMPLE = 32
 MAX_LISTED = 20
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
+MIN_COMPLETE = 200  # with as many words that are certainly complete, a picture labels no others
 MAX_CANDIDATES = 1000  # words, and parts of words, that a picture tries to label
-EXAMPLES = {  # word groups of a picture that should be close together, by color
-    "#c9600f": "seven five three hundred",
-    "#1f6fb5": "Monday Friday Sunday April",
-    "#1d6a40": "London France Paris China",
-    "#9c2f6a": "king queen mother father",
-    "#6a4fb3": "love hate want think",
-    "#8a6d00": "red blue green black",
+EXAMPLES = {  # word groups of a picture that should be close together, by color, with their names in the legend
+    "#c9600f": ("numbers", "seven five three hundred"),
+    "#1f6fb5": ("dates", "Monday Friday Sunday April"),
+    "#1d6a40": ("places", "London France Paris China"),
+    "#9c2f6a": ("people", "king queen mother father"),
+    "#6a4fb3": ("feelings", "love hate want think"),
+    "#8a6d00": ("colors", "red blue green black"),
 }
 KINDS, KIND_COLORS = ("parts of words and other tokens", "words"), ("#7a86ab", "#1d7480")  # as on a page
 MAX_LABEL = 22  # columns
@@ -69,14 +70,15 @@ class MapFacts:
     mean_preservation: float
     preservation_k: int  # neighbors considered per row
     trustworthiness: float
-    n_undrawn: int  # zero and non-finite rows
-    undrawn_ids: list[int]  # ids of the first of them
-    words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
+    n_omitted: int  # zero and non-finite rows
+    omitted_ids: list[int]  # ids of the first of them
+    # (V,) uint8: 1 for whole words, 2 if they look truncated, 3 if they are certainly complete; None if no tokenizer
+    words: str | None = None
 
 
 def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProjection) -> MapFacts:
     """Describe a projection; its faithfulness is measured here, unless the projection has it."""
-    rows, undrawn = table.num_embeddings, projection.undrawn_ids
+    rows, omitted = table.num_embeddings, projection.omitted_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
     distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
     return MapFacts(
@@ -85,22 +87,24 @@ def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProje
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        neighborhood_preservation=encode(preservation_by_row(rows, distortion)),
+        neighborhood_preservation=encode(per_row_distortion(rows, distortion)),
         mean_preservation=distortion.mean_preservation,
         preservation_k=distortion.k,
         trustworthiness=distortion.trustworthiness,
-        n_undrawn=len(undrawn),
-        undrawn_ids=undrawn[:MAX_LISTED].tolist(),
+        n_omitted=len(omitted),
+        omitted_ids=omitted[:MAX_LISTED].tolist(),
         words=encode_words(vocabulary),
     )
 
 
 def encode_words(vocabulary: Vocabulary) -> str | None:
     """Encode which rows are whole words, as in `MapFacts.words`."""
-    return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
+    if vocabulary.tokenizer is None:
+        return None
+    return encode(vocabulary.words + vocabulary.truncated + 2 * vocabulary.inflected, "u1")
 
 
-def preservation_by_row(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
+def per_row_distortion(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
     """Return the neighborhood preservation of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
     if distortion is not None:
@@ -113,22 +117,22 @@ def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
 
 
-def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
+def render_map_page(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     """Return the page of one map, optionally with the neighbors of all rows."""
-    undrawn = row_names(
-        facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
+    omitted = row_names(
+        facts.omitted_ids, facts.n_omitted, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
     )
     advice = "Click a token to see its true neighbors."
     if not neighbors:
         advice = "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
     preserved = f"{facts.mean_preservation:.0%} of a token's {facts.preservation_k} nearest tokens"
-    omitted = f"Not shown (zero or non-finite rows): {undrawn}. " if undrawn else ""
+    omitted = f"Not shown (zero or non-finite rows): {omitted}. " if omitted else ""
     about = (
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
         f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. {omitted}{advice}"
     )
     parts = {"rows": pluralize(len(facts.texts), "row"), "about": escape(about)}
-    return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
+    return build_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
 
 
 def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
@@ -137,7 +141,7 @@ def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
     return ", ".join(names) + ", ..." * (total > len(ids))
 
 
-def maps_page(name: str, *styles: str) -> Page:
+def build_page(name: str, *styles: str) -> Page:
     """Return a page of page/ with one or more maps."""
     style = style_sheet() + map_files("map_canvas.css", *styles)
     return Page(map_files(f"{name}.html"), style, '"use strict";\n' + map_files(*MAP_SCRIPTS, f"{name}.js"))
@@ -151,11 +155,11 @@ def map_files(*names: str) -> str:
 def embedded_map(
     table: StoredTable, vocabulary: Callable[[], Vocabulary], *, remote: bool
 ) -> tuple[TableProjection | None, dict[str, Any]]:
-    """Return a table's map for a page in a file, with its projection; or a note that says why there is none."""
+    """Return a table's map for a page in a file, with its projection, or a note that explains why there is none."""
     rows = table.num_embeddings
     if remote or rows > MAX_NEIGHBOR_ROWS:
-        why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
-        return None, {"note": f"No map: the table is {why}."}
+        reason = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
+        return None, {"note": f"No map: the table is {reason}."}
     try:
         projection = project(table, "best", cache=cache_folder())
         return projection, asdict(map_facts(table, vocabulary(), projection))
@@ -178,14 +182,28 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
+        words = np.zeros(len(points), np.bool_)
+        if vocabulary.tokenizer is not None:
+            words = vocabulary.words & ~vocabulary.truncated
         size = float(np.clip(6e4 / max(int(drawn.sum()), 1), 0.4, 8))
         for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
             x, y = points[drawn & kind].T
             axes.scatter(x, y, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
+        candidates = _candidates(vocabulary, drawn)
+        used = {color for _, color in candidates}
+        for example_color, (name, _) in EXAMPLES.items():
+            if example_color in used:
+                axes.scatter([], [], s=size, c=example_color, linewidths=0, label=name)
         if (drawn & words).any():
             figure.legend(
-                loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3
+                loc="outside lower left",
+                ncols=8,
+                columnspacing=1.2,
+                handletextpad=0.2,
+                frameon=False,
+                fontsize=9,
+                labelcolor="#3c484c",
+                markerscale=3,
             )
         axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left", color="#1b2326")
         axes.set_axis_off()
@@ -193,7 +211,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         canvas.draw()
         placed: list[Any] = []
         renderer = canvas.get_renderer()
-        for token_id, color in _candidates(vocabulary, drawn):
+        for token_id, color in candidates:
             text = LABEL_GLYPHS.truncate(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
             _label(axes, renderer, points[token_id], text, color, placed)
         output = io.BytesIO()
@@ -207,15 +225,19 @@ def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tu
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
     by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}
-    colors = {word: color for color, group in EXAMPLES.items() for word in group.split()}
+    colors = {word: color for color, (_, group) in EXAMPLES.items() for word in group.split()}
     examples = {by_text[word]: color for word, color in colors.items() if word in by_text}
-    used = {*examples, *np.flatnonzero(vocabulary.stems).tolist()}
-    long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
+    complete = [token_id for token_id in np.flatnonzero(vocabulary.inflected).tolist() if token_id not in examples]
+    long = [
+        token_id for token_id in words
+        if token_id not in examples and len(vocabulary.text(token_id).strip(" \u2581\u0120")) >= MIN_WORD
+    ]  # fmt: skip
+    labeled = [token_id for token_id in complete if drawn[token_id]] if len(complete) >= MIN_COMPLETE else long
     parts = [  # where there are no words
         token_id for token_id in np.flatnonzero(drawn & ~vocabulary.words).tolist()
         if len(vocabulary.text(token_id)) > 2 and vocabulary.text(token_id).isalpha()
     ]  # fmt: skip
-    return [*examples.items(), *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
+    return [*examples.items(), *((token_id, None) for token_id in labeled[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
 
 
 def _label(
@@ -242,7 +264,7 @@ def _label(
 
 
 def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
-    """Return a Parquet file with id, text, x, y and neighborhood_preservation, which embedding-atlas opens."""
+    """Return a Parquet file with id, text, x, y, and neighborhood_preservation, which embedding-atlas opens."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -252,7 +274,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
         "x": projection.points[:, 0], "y": projection.points[:, 1],
-        "neighborhood_preservation": preservation_by_row(rows, projection.distortion),
+        "neighborhood_preservation": per_row_distortion(rows, projection.distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)
@@ -268,7 +290,7 @@ def all_neighbors(table: StoredTable, points: Points, progress: Progress = no_pr
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     for start in range(0, len(known), 1024):
         batch = known[start : start + 1024]
-        near, scores = nearest_others(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
+        near, scores = nearest_excluding_self(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
         found = near.shape[1]
         ids[batch, :found], cosines[batch, :found] = near, np.where(near < 0, 0, scores)
         progress(min(start + 1024, len(known)), len(known))

@@ -1,8 +1,8 @@
 """Exact nearest rows of a table by cosine similarity: every row is compared with every query. Numpy only.
 
 table, queries -> [ids, cosines]
-- rows are read in blocks that fit in a processor's cache, so a table of any size, quantized or remote, is searched in
-  constant memory; each core searches its own part
+- rows are read in blocks that fit in the processor's cache, so a table of any size, even quantized or remote, is
+  searched in constant memory; each core searches its own part
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
 - for few queries, a bfloat16 file is first searched for candidates, which is twice as fast
 - rows of zeros (padding) and rows with NaN or infinity are never returned
@@ -35,12 +35,12 @@ Ids = npt.NDArray[np.int64]
 BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so several arrays fit in the L2 cache
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
-CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-MIN_BATCHED_QUERIES = 8  # from this many queries on, BLAS multiplies them with each block
+CHUNK_ROWS = 2**12  # rows whose cosines are merged together, if blocks are smaller
+MIN_BATCHED_QUERIES = 8  # with this many queries or more, BLAS multiplies them with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
-# Values of a rough search that are widened at once. In shorter calls, our threads wait for the interpreter lock; in
+# Values of a rough search that are widened in one call. In shorter calls, our threads wait for the interpreter lock; in
 # longer ones, OpenBLAS starts its own threads.
 ROUGH_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
@@ -59,7 +59,7 @@ def nearest(
 ) -> tuple[Ids, Vectors]:
     """Return the ids (Q, k) and cosines (Q, k) of the rows nearest to each query (Q, D), nearest first.
 
-    If fewer than k rows are nonzero, finite and `allowed` (V,), the other entries have id -1 and cosine -inf.
+    If fewer than k rows are nonzero, finite, and `allowed` (V,), the other entries have id -1 and cosine -inf.
     """
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
@@ -92,7 +92,7 @@ def nearest(
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
 
 
-def nearest_others(
+def nearest_excluding_self(
     table: StoredTable, own_ids: npt.ArrayLike, queries: npt.ArrayLike, k: int, **options: Any
 ) -> tuple[Ids, Vectors]:
     """Like `nearest`, but without the row that each query comes from: `own_ids` (Q,)."""
@@ -109,7 +109,7 @@ def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, floa
     norm = np.linalg.norm(query_1D)
     if norm == 0 or not np.isfinite(norm):
         return []
-    ids_1K, cosines_1K = nearest_others(table, [row], query_1D, k)
+    ids_1K, cosines_1K = nearest_excluding_self(table, [row], query_1D, k)
     pairs = zip(ids_1K[0].tolist(), cosines_1K[0].tolist(), strict=True)
     return [(other, min(cosine, 1.0)) for other, cosine in pairs if other >= 0]
 
@@ -126,7 +126,7 @@ class TopRows:
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
         queries, k = self._ids.shape
-        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its own best rows count
+        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its best rows
             kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
             self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
         worst_Q = self._worst_Q
@@ -159,17 +159,17 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids) -> Iterator
     chunk = size if many else -(-CHUNK_ROWS // size) * size
     scores_QN, squares_N = np.empty((len(queries_QD), chunk), np.float32), np.empty(chunk, np.float32)
     for start, rows_ND in float32_blocks(table, ids, size):
-        at, to = start % chunk, start % chunk + len(rows_ND)
+        begin, end = start % chunk, start % chunk + len(rows_ND)
         with np.errstate(all="ignore"):
-            np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
+            np.vecdot(rows_ND, rows_ND, out=squares_N[begin:end])
             if many:
-                np.matmul(queries_QD, rows_ND.T, out=scores_QN[:, at:to])
+                np.matmul(queries_QD, rows_ND.T, out=scores_QN[:, begin:end])
             else:  # BLAS would start threads for every block
                 for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
-                    np.vecdot(rows_ND, query_D, out=scores_N[at:to])
-        if to == chunk or start + len(rows_ND) == len(ids):
-            ids_N, scores = ids[start - at : start - at + to], scores_QN[:, :to]
-            _make_cosines(table, ids_N, queries_QD, scores, squares_N[:to])
+                    np.vecdot(rows_ND, query_D, out=scores_N[begin:end])
+        if end == chunk or start + len(rows_ND) == len(ids):
+            ids_N, scores = ids[start - begin : start - begin + end], scores_QN[:, :end]
+            _make_cosines(table, ids_N, queries_QD, scores, squares_N[:end])
             yield ids_N, scores
 
 
@@ -268,21 +268,21 @@ class CandidateSearch:
         self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress = no_progress
     ) -> Ids:
         """Return the ids, ascending, of the `allowed` rows (V,) that may be among the k nearest of a unit vector."""
-        products_QV, norms_V = self._rough(queries_QD, progress)
-        sure_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)
-        candidate_V = allowed & ~sure_V
+        products_QV, norms_V = self._approximate_products(queries_QD, progress)
+        reliable_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)
+        candidate_V = allowed & ~reliable_V
         for query_D, products_V in zip(queries_QD, products_QV, strict=True):
             with np.errstate(all="ignore"):
-                rough_V = np.where(sure_V, products_V / norms_V, 0)
+                rough_V = np.where(reliable_V, products_V / norms_V, 0)
             # The product changes by at most NOISE * the norm of the odd channels, the norm by at most NOISE of itself.
             error_V = NOISE * (np.linalg.norm(query_D[1::2]) + np.abs(rough_V) + 2 * NOISE) + ROUGH_ROUNDING * len(
                 query_D
             )
-            lower_V = np.where(sure_V & allowed, rough_V - error_V, -np.inf)
+            lower_V = np.where(reliable_V & allowed, rough_V - error_V, -np.inf)
             candidate_V |= allowed & (rough_V + error_V >= np.partition(lower_V, -k)[-k])
         return np.flatnonzero(candidate_V)
 
-    def _rough(self, queries_QD: Vectors, progress: Progress) -> tuple[Vectors, Vectors]:
+    def _approximate_products(self, queries_QD: Vectors, progress: Progress) -> tuple[Vectors, Vectors]:
         """Compute products (Q, V) and norms (V,), with noise from neighboring bits in the odd channels."""
         count, half = self._pairs_VH.shape
         even_QH, odd_QH = np.ascontiguousarray(queries_QD[:, ::2]), np.ascontiguousarray(queries_QD[:, 1::2])

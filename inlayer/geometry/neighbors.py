@@ -1,4 +1,4 @@
-"""Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id or a vector.
+"""Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id, or a vector.
 
 query -> vector -> [nearest rows] -> tokens
 - the query's own tokens are excluded, and so are special tokens, unless requested
@@ -29,7 +29,7 @@ from inlayer.tables.stored_table import StoredTable
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-Query = Any  # str, int or vector
+Query = Any  # str, int, or vector
 
 
 class Neighbor(NamedTuple):
@@ -120,7 +120,7 @@ def find_neighbors(
 
 
 def find_analogy(
-    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only_words: bool = False
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, words_only: bool = False
 ) -> Analogy:
     """Find the tokens nearest to a - b + c, for words (a, b, c), and its baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
@@ -129,7 +129,7 @@ def find_analogy(
     named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
     inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
-    allowed = vocabulary.allowed(words=only_words)
+    allowed = vocabulary.allowed(words_only=words_only)
     return Analogy(*_search(table, vocabulary, queries, k, allowed, [inputs, inputs, []], no_progress))
 
 
@@ -149,5 +149,5 @@ def _search(
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
         pairs = [pair for pair in zip(ids, scores, strict=True) if pair[0] >= 0 and pair[0] not in skipped]
-        results.append([Neighbor(one, vocabulary.text(one), min(score, 1.0)) for one, score in pairs[:k]])
+        results.append([Neighbor(row, vocabulary.text(row), min(score, 1.0)) for row, score in pairs[:k]])
     return results

@@ -11,7 +11,7 @@ table -> [coordinates (V, 2)] -> map
 - results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
 - faithfulness is measured exactly for each row of a sample. Neighborhood preservation is the share of a row's K nearest
   rows (by cosine) that are also among its K nearest points. Trustworthiness (Venna and Kaski, 2001) is 1 if every
-  neighbor on the map is a true one; a false one costs more, the further down the true ranking it is
+  neighbor on the map is a true one; a false neighbor costs more the lower its true rank
 Tested against numpy's SVD and scikit-learn's trustworthiness in tests/geometry/test_projection.py.
 """
 
@@ -44,9 +44,9 @@ TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and how often the progre
 PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
-SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
+OVERSAMPLING, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
-BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
+BATCH_SCORES = 2**22  # cosines in memory at a time: 16 MB, unless the table has more rows
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
@@ -61,7 +61,7 @@ class Distortion(NamedTuple):
     neighborhood_preservation: npt.NDArray[np.float32]  # (n,) share of the true neighbors that are so on the map
     trustworthiness: float  # 1 if no neighbor on the map is a false one
     mean_preservation: float
-    measured_rows: int  # the rows behind both averages
+    measured_rows: int  # rows used for both averages
 
 
 class TableProjection(NamedTuple):
@@ -90,7 +90,7 @@ class TableProjection(NamedTuple):
     distortion: Distortion | None = None
 
     @property
-    def undrawn_ids(self) -> npt.NDArray[np.int64]:
+    def omitted_ids(self) -> npt.NDArray[np.int64]:
         """Zero and non-finite rows, which have no coordinates."""
         return np.flatnonzero(np.isnan(self.points).any(axis=1))
 
@@ -100,18 +100,18 @@ def project(
     method: str = "pca",
     *,
     cache: Path | None = None,
-    content: str | None = None,
+    fingerprint: str | None = None,
     progress: Progress | None = None,
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder for results, named by `content`, the table's fingerprint.
+    """Map every row of a table; `cache` is a folder for results, named by `fingerprint`, the table's fingerprint.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in METHODS:
         raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(METHODS)}")
-    content = content or fingerprint(table)
+    fingerprint = fingerprint or table_fingerprint(table)
     for name in ("tsne", "pca") if method == "best" else (method,):
-        if (projection := saved(content, name, cache)) is not None:
+        if (projection := load_cached(fingerprint, name, cache)) is not None:
             return projection
     show = progress or no_progress
     projection = _tsne(table, show) if method == "tsne" else pca(table, progress=show)
@@ -122,14 +122,14 @@ def project(
         np.savez(output, points=projection.points, explained=explained, axes=axes)
         with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written
             cache.mkdir(parents=True, exist_ok=True)
-            write_output(cache / f"{content}-{projection.method}.npz", output.getvalue())  # never a partial file
+            write_output(cache / f"{fingerprint}-{projection.method}.npz", output.getvalue())  # never a partial file
     return projection
 
 
-def saved(content: str, method: str, cache: Path | None) -> TableProjection | None:
+def load_cached(fingerprint: str, method: str, cache: Path | None) -> TableProjection | None:
     """Return a projection computed before, found by its table's fingerprint in the cache or in the package."""
     for folder in (cache, BUNDLED):
-        file = None if folder is None else folder / f"{content}-{method}.npz"
+        file = None if folder is None else folder / f"{fingerprint}-{method}.npz"
         if file is None or not file.is_file():
             continue
         try:
@@ -208,7 +208,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.ND
     try:
         from openTSNE import TSNE
     except ImportError as error:
-        raise missing_tsne() from error
+        raise missing_tsne_error() from error
     latest, calls, interrupted = rows[:, :2], 0, False
 
     def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
@@ -236,7 +236,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.ND
     return latest, not interrupted
 
 
-def missing_tsne() -> MissingExtraError:
+def missing_tsne_error() -> MissingExtraError:
     """Return the error if openTSNE is not installed."""
     return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs no extra package")
 
@@ -248,7 +248,7 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("inlayer") / "maps"
 
 
-def fingerprint(table: StoredTable) -> str:
+def table_fingerprint(table: StoredTable) -> str:
     """Hash a table's stored bytes."""
     digest = hashlib.blake2b(f"{table.shape} {table.stored_dtype}".encode(), digest_size=16)
     for start in range(0, table.num_embeddings, 4096):
@@ -276,7 +276,7 @@ def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
 
 def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Floats:
     """Return the leading axes by subspace iteration."""
-    basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + SPARE)))[0]
+    basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + OVERSAMPLING)))[0]
     leading = np.zeros((width, count))
     for _ in range(MAX_PASSES):
         product_DS, narrow = np.zeros_like(basis_DS), basis_DS.astype(np.float32)

@@ -26,6 +26,8 @@ WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 CONTEXT = "the"  # the word before a candidate
 BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # escapes for bytes that are not whole characters
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
+INFLECTIONS = ("s", "ed", "ing", "ly")
+MIN_WORD = 4  # letters; shorter words are neither truncated nor labeled first
 ENDINGS = frozenset(["s", "es", "d", "ed", "ing", "er", "ers", "ly"])
 
 
@@ -69,29 +71,48 @@ class Vocabulary:
         return mask & ~self.special
 
     @cached_property
-    def stems(self) -> Mask:
-        """Whole words that may look cut off, such as "econom": another word continues them, by more than an ending."""
-        ids_by_text = {self.texts[token_id] or "": token_id for token_id in np.flatnonzero(self.words).tolist()}
+    def inflected(self) -> Mask:
+        """Words that are certainly complete: other words with an ending, and those that take an "s"."""
+        words = self._ids_by_word
         mask = np.zeros(self.rows, np.bool_)
-        for text in ids_by_text:
-            for end in range(1, len(text)):
-                if text[:end] in ids_by_text and text[end:] not in ENDINGS:
-                    mask[ids_by_text[text[:end]]] = True
+        for word, token_id in words.items():
+            for ending in INFLECTIONS:
+                stem = word.removesuffix(ending)
+                if MIN_WORD <= len(stem) < len(word) and stem in words:
+                    mask[token_id] = True  # "includ" is not complete, although "included" is
+                    mask[words[stem]] |= ending == "s" and stem[-1] != "s"
         return mask
 
-    def allowed(self, *, words: bool = False, script: str | None = None, special: bool = False) -> Mask:
+    @cached_property
+    def truncated(self) -> Mask:
+        """Whole words that look truncated, such as "econom": another word extends them by more than a suffix."""
+        words = self._ids_by_word
+        mask = np.zeros(self.rows, np.bool_)
+        for word in words:
+            for end in range(MIN_WORD, len(word)):
+                is_compound = len(word) - end > 1 and word[end:] in words  # with + in
+                if word[:end] in words and word[end:] not in ENDINGS and not is_compound:
+                    mask[words[word[:end]]] = True
+        return mask & ~self.inflected
+
+    @cached_property
+    def _ids_by_word(self) -> dict[str, int]:
+        texts = ((token_id, self.texts[token_id] or "") for token_id in np.flatnonzero(self.words).tolist())
+        return {text.translate(SPACES).strip(): token_id for token_id, text in texts}
+
+    def allowed(self, *, words_only: bool = False, script: str | None = None, include_special: bool = False) -> Mask:
         """Flag the rows that a search may return: only whole words, only a script, also special tokens."""
         mask = np.ones(self.rows, np.bool_)
-        if self.tokenizer is not None and not special:
+        if self.tokenizer is not None and not include_special:
             mask &= ~self.special
-        if words:
+        if words_only:
             mask &= self.words
         if script is not None:
             mask &= self.script(script)
         return mask
 
     def script(self, name: str) -> Mask:
-        """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
+        """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic, or Han."""
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
@@ -99,7 +120,7 @@ class Vocabulary:
         return np.array([text is not None and pattern.fullmatch(BYTES.sub("", text)) for text in self.texts], np.bool_)
 
     def variants(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of all tokens that are one of these words, apart from case and spaces."""
+        """Return the ids of all tokens that are one of these words, ignoring case and whitespace."""
         wanted = {_plain(word) for word in words} - {""}
         return [] if self.tokenizer is None else [i for i, text in enumerate(self.texts) if _plain(text) in wanted]
 

@@ -2,7 +2,7 @@
 
 source -> Model -> facts -> findings -> Report
 - inspect.py collects facts and findings; the check_*.py modules decide what is a finding
-- report.py has the facts, findings.py the codes and advice; terminal.py and html.py show both
+- report.py contains the facts, findings.py the codes and the advice; terminal.py and html.py show both
 - numpy only: torch is never imported
 """
 

@@ -1,4 +1,4 @@
-"""The head: whether it is tied, judging by config, files and values, and whether its own rows are healthy.
+"""The head: whether it is tied, judging by config, files, and values, and whether its own rows are healthy.
 
 source -> Model -> facts -> [findings] -> Report
 - the head is read in blocks next to the table, in one pass that compares them and collects row statistics
@@ -28,8 +28,8 @@ from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRows, shared_rows
 from inlayer.inspection.check_tokens import TokenKind
 from inlayer.inspection.findings import Finding, shorten
-from inlayer.inspection.report import HeadFacts
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
+from inlayer.inspection.report import HeadFacts, share_bytes
+from inlayer.inspection.scan import Ids, RowStatistics, check_scannable, is_out_of_scale, sample_ids, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
 
@@ -59,10 +59,10 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress = no_progress, *
         if skip or shape not in (table_shape, head_shape(model)):
             return found
         head = model.store.table(model.head_name)
-        rows = check_size(head, is_sampled=ids is not None)
+        rows = check_scannable(head, is_sampled=ids is not None)
         has_more_rows = rows > table_shape[0]
         if ids is not None:
-            ids = sample(rows) if has_more_rows else ids[ids < rows]
+            ids = sample_ids(rows) if has_more_rows else ids[ids < rows]
         statistics = scan_rows(head, ids, None, progress, model.table if shape == table_shape else None)
     except InlayerError as error:
         return replace(found, equal=None, error=shorten(str(error), 300))
@@ -102,16 +102,17 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         message = f"the head {facts.tensor} has shape {quote(facts.shape)}; {rule}"
         yield Finding("warning" if unknown else "error", "head-shape-mismatch", message)
     elif tied and equal is False:
-        message = "the config ties head and table, but the stored head has different values, which tying would discard"
+        message = "the config ties the head and the table, but the stored head differs; tying would discard its values"
         ids = statistics.differing if statistics is not None else ()
         yield Finding("error" if facts.tie_is_explicit else "warning", "tied-head-differs", message, ids=ids)
     elif tied is False and equal:
-        yield Finding("note", "head-equals-table", "head and table are untied, but equal bit for bit")
-    elif tied and equal:
-        yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
+        yield Finding("note", "head-equals-table", "the head and the table are untied but bit-identical")
+    elif tied and equal and not share_bytes(model.store.find(model.head_name or ""), model.table_info):
+        yield Finding("note", "head-stored-twice", "the head and the table are tied, but both are stored")
     if statistics is not None and not statistics.finite.all():
         ids = tuple(statistics.ids[~statistics.finite].tolist())
-        message = f"NaN or infinity in {pluralize(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
+        message = f"NaN or infinity in {pluralize(len(ids), 'row')} of the head {facts.tensor}; "
+        message += "every loss will be NaN or infinite"
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 
@@ -119,20 +120,22 @@ def head_row_findings(scan: HeadScan, table: ScannedRows) -> Iterator[Finding]:
     """Yield findings about unusual rows in a head with its own weights."""
     if scan.statistics is None or scan.equal is not False or scan.has_more_rows:
         return
-    head = ScannedRows(scan.statistics, table.tokens.first(len(scan.statistics.ids)))
+    head = ScannedRows(scan.statistics, table.tokens.truncate(len(scan.statistics.ids)))
     is_ordinary, is_unknown = (head.tokens.has_kind(kind) for kind in (TokenKind.ORDINARY, TokenKind.UNKNOWN))
     zero = head.statistics.is_zero & is_ordinary
     if (unknown := head.statistics.is_zero & is_unknown).mean() > MAX_UNKNOWN:
         zero |= unknown
     message = "{rows} only zeros in the head; the logits of these tokens are always zero"
-    yield from head.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "head-zero-rows", message, zero)
+    yield from head.findings_for("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "head-zero-rows", message, zero)
     duplicates = head.duplicates & is_unknown
     if head.all_identical:
         duplicates = head.duplicates
     elif duplicates.mean() <= MAX_UNKNOWN:
         duplicates = np.any([group.flags & group.is_fault for group in shared_rows(head)], axis=0)
     message = "{rows} the same values as another row of the head; these tokens always get the same logit"
-    yield from head.finding("error" if head.all_identical else "warning", "head-duplicate-rows", message, duplicates)
+    yield from head.findings_for(
+        "error" if head.all_identical else "warning", "head-duplicate-rows", message, duplicates
+    )
     rms, expected = head.statistics.rms, table.statistics.rms
     if rms is not None and expected is not None and is_out_of_scale(rms, expected, MIN_RMS):
         message = f"values of a typical head row are about {rms:.1g}, those of the table {expected:.1g}"

@@ -1,4 +1,4 @@
-"""The layer and its config: table, positions, token types, norm and projection.
+"""The layer and its config: table, positions, token types, norm, and projection.
 
 source -> Model -> facts -> [findings] -> Report
 - a tensor is read only if its header gives the shape that the config requires; a file may claim any shape
@@ -11,6 +11,7 @@ Tested with damaged checkpoints in tests/inspection/test_faults.py.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -88,7 +89,9 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     if model.config is not None and model.spec is None:
         reported = shorten(str(model.spec_error), 600)
         code = "unknown-model-type" if is_unknown else "invalid-config"
-        yield Finding("note" if is_unknown else "error", code, reported)
+        outside = re.search(r"_token_id (\d+) is outside its table", reported)
+        if outside is None or int(outside[1]) < facts.rows:  # otherwise reported as special-id-out-of-range
+            yield Finding("note" if is_unknown else "error", code, reported)
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
     tie = text_config(model.config).get("tie_word_embeddings")

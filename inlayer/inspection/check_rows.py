@@ -1,15 +1,16 @@
-"""Rows: NaN, zero, constant and duplicate rows, norms, channels, padding, undertrained tokens.
+"""Rows: NaN, zero, constant, and duplicate rows, norms, channels, padding, undertrained tokens.
 
 source -> Model -> [facts -> findings] -> Report
 - undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
-  tokens and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
+  tokens, and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
 - there are two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
   reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
   ordinary rows
-- warnings are about tokens that ordinary text produces. Zero, equal or untrained rows beyond the tokenizer, in reserved
-  tokens and in the padding row are normal in healthy models
+- warnings are about tokens that ordinary text produces. Zero, equal, or untrained rows beyond the tokenizer, in
+  reserved tokens, and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
-- without a tokenizer, it is unknown which ids text can produce, so only what padding cannot explain is a warning
+- without a tokenizer, inspect cannot tell which ids text produces, so a row is a warning only if padding cannot
+  explain it
 - healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2,
   four tokens share the row of a special one; in a small English model, all bytes it never saw share a row. A few
   duplicates are a note. Ordinary tokens that share a trained row are a warning, except for the last tokens
@@ -17,7 +18,7 @@ source -> Model -> [facts -> findings] -> Report
 - many undertrained tokens are reported as a note, and the report lists their cause under "not checked": the training
   text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
   reported as a warning
-- published models pass all thresholds; each threshold is a constant with its reason
+- published models pass every check; each threshold is a constant with a comment that justifies it
 - see also: reading rows (scan.py), the same rules for a head (check_head.py)
 Tested on planted rows in tests/inspection/test_scan.py, with damaged checkpoints in tests/inspection/test_faults.py, on
 real models in tests/inspection/test_report.py.
@@ -34,14 +35,14 @@ import numpy as np
 
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity
-from inlayer.inspection.report import MIN_REFERENCES, RowFacts, TrainingFacts
+from inlayer.inspection.report import MAX_UNDERTRAINED, MIN_REFERENCES, RowFacts, TrainingFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
 from inlayer.render.numbers import pluralize
 
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
 REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
-TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
+TOLERANCE = 0.1  # margin by which an ordinary row may exceed the references
 MAX_REFERENCE_NORM = 0.5  # norm ratio of references to ordinary rows
 MIN_COSINE = 0.5  # cosine of references to their mean direction
 MAX_DISTANCE_RATIO = 1 / 3  # ratio of distances (1 - cosine) of references to ordinary rows
@@ -54,7 +55,6 @@ MIN_RMS, MAX_RMS = 1e-5, 1e4  # RMS of the median row: 0.003 in Mistral's table,
 MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, one that dominates is not
 MAX_DEAD_CHANNELS = 0.1
 MIN_NEAR_ZERO = 0.005  # share of the values; 8% if normally distributed, almost none if the dtype is wrong
-MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
 MAX_UNSEEN_RATIO = 1.1  # ratio of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
 MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
@@ -93,7 +93,7 @@ class ScannedRows:
         usable = int(self.statistics.usable.sum())
         return usable > 2 and usable - int(self.duplicates.sum()) == 1
 
-    def finding(
+    def findings_for(
         self,
         severity: Severity,
         code: str,
@@ -137,7 +137,7 @@ def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinar
 
 
 def _threshold(references: Numbers, ordinary: Numbers, max_ratio: float) -> float | None:
-    """Return the largest value of a reference, apart from outliers; None if many ordinary values are that small."""
+    """Return the largest value of a reference, ignoring outliers, or None if many ordinary values are that small."""
     threshold = (1 + TOLERANCE) * float(np.quantile(references, REFERENCE_QUANTILE))
     separate = threshold < max_ratio * float(np.median(ordinary))
     return threshold if separate and float((ordinary <= threshold).mean()) < MAX_MATCHES else None
@@ -177,6 +177,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
         near_zero_share=near_zero_share,
         randomly_initialized=_is_randomly_initialized(scan),
         undertrained_rows=int(undertrained.rows.sum()),
+        ordinary_rows=int(rows.tokens.has_kind(TokenKind.ORDINARY).sum()),
         reference_rows=undertrained.references,
         norm_threshold=undertrained.norm_threshold,
         cosine_threshold=undertrained.cosine_threshold,
@@ -203,18 +204,16 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     scan, tokens = rows.statistics, rows.tokens
     yield from _duplicate_findings(rows)
     yield from _undertrained_findings(rows, training)
-    yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
-    yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
-    zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
-    message = "{rows} only zeros, although text produces these tokens; the model cannot tell them apart"
-    yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
-    yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
+    yield from rows.findings_for("error", "nan-rows", "{rows} NaN", scan.has_nan)
+    yield from rows.findings_for("error", "inf-rows", "{rows} infinite values", scan.has_inf)
+    yield from _zero_findings(rows)
     reached = tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)
     message = "{rows} the same value in every channel"
-    yield from rows.finding("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
+    yield from rows.findings_for("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
     yield from _norm_findings(rows, facts.norm_median, reached)
     if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
-        message = f"only {facts.near_zero_share:.2%} of the values are near zero; no trained table is close to that"
+        share = f"{facts.near_zero_share:.2%}"
+        message = f"only {share} of the values are near zero, far outside the range of trained tables"
         yield Finding("warning", "unusual-value-distribution", message)
     yield from _channel_findings(facts, scan.width)
     if facts.padding_norm and facts.padding_id is not None:
@@ -222,6 +221,21 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
         yield Finding("note", "padding-row-nonzero", message, ids=(facts.padding_id,))
     if facts.randomly_initialized:
         yield Finding("note", "random-initialization", "the table looks randomly initialized and not yet trained")
+
+
+def _zero_findings(rows: ScannedRows) -> Iterator[Finding]:
+    scan, tokens = rows.statistics, rows.tokens
+    if len(scan.ids) and scan.is_zero.all():
+        part = "the whole table is" if len(scan.ids) == tokens.rows else f"all {len(scan.ids):,} rows read are"
+        message = f"{part} zero; the weights were not saved or not loaded"
+        yield from rows.findings_for(
+            "error", "zero-rows", message, scan.is_zero, advice="Save or download the weights again."
+        )
+        return
+    zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
+    message = "{rows} only zeros, although text produces these tokens; the model cannot tell them apart"
+    yield from rows.findings_for("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
+    yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
 
 
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
@@ -243,7 +257,9 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     verdict = "looks undertrained: its embedding resembles" if found == 1 else several
     message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
     message += "tokens that text never produces"
-    yield from rows.finding(severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice)
+    yield from rows.findings_for(
+        severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice
+    )
 
 
 def has_many_undertrained(rows: ScannedRows) -> bool:
@@ -257,7 +273,7 @@ def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -
         return
     if not MIN_RMS <= rms <= MAX_RMS:
         code = "scale-too-small" if rms < MIN_RMS else "scale-too-large"
-        message = f"values of a typical row are about {rms:.1g}; no published model is close to that"
+        message = f"values of a typical row are about {rms:.1g}, far outside the range of published models"
         yield Finding("warning", code, message)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.log(scan.norms / median)
@@ -272,7 +288,7 @@ def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -
         ratio = float(scan.norms[group].max(initial=0)) / median
         message = f"{{rows}} a norm up to {ratio:,.0f} times the median of {median:.3g}"
         message += "" if reached else "; ordinary text does not produce these tokens"
-        yield from rows.finding("warning" if reached else "note", "norm-outliers", message, group, scan.norms)
+        yield from rows.findings_for("warning" if reached else "note", "norm-outliers", message, group, scan.norms)
 
 
 def _channel_findings(facts: RowFacts, width: int) -> Iterator[Finding]:
@@ -302,19 +318,21 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
     scan, tokens, duplicates = rows.statistics, rows.tokens, rows.duplicates
     if rows.all_identical:
         message = "all rows are identical, so all tokens have the same embedding"
-        yield from rows.finding("error", "all-rows-identical", message, scan.usable)
+        yield from rows.findings_for("error", "all-rows-identical", message, scan.usable)
         return
     first, source, length = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if length >= MIN_REPEATED_ROWS:
         message = f"rows {first} to {first + length - 1} repeat the rows starting at {source}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
-        yield from rows.finding("error", "repeated-rows", message, in_block)
+        yield from rows.findings_for("error", "repeated-rows", message, in_block)
         return
     for group in shared_rows(rows):
         other = "rows that look untrained" if group.with_untrained else "another row"
         message = f"{{rows}} the same values as {other}; the model cannot tell them apart"
         values = scan.first_equal.astype(np.float64)
-        yield from rows.finding("warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values)
+        yield from rows.findings_for(
+            "warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values
+        )
     unknown = duplicates & tokens.has_kind(TokenKind.UNKNOWN)
     yield from _unknown_findings(rows, unknown, "duplicate-rows", "the same values as another row")
 
@@ -336,12 +354,14 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     return SharedRows(own, False, is_fault), SharedRows(borrowed, True, is_borrowing_fault)
 
 
-def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
+def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, values: str) -> Iterator[Finding]:
     """Yield unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
-        message = f"{{rows}} {what}; without a tokenizer it is unknown whether text produces these ids"
+        message = f"{{rows}} {values}; without a tokenizer, inspect cannot tell whether text produces these ids"
         advice = "Add the tokenizer and inspect again."
-        yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
+        yield from rows.findings_for(
+            "warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice
+        )
 
 
 def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Every other table: per-layer, n-gram, value and routing tables, copies for multi-token prediction, and positions.
+"""Every other table: per-layer, n-gram, value, and routing tables, copies for multi-token prediction, and positions.
 
 source -> Model -> facts -> [findings] -> Report
 - the token table and the head are read elsewhere; all other rows are read in blocks, or sampled in a
@@ -25,8 +25,8 @@ from inlayer.files import quote
 from inlayer.inspection.check_layer import fp8_findings, is_part
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity, shorten
-from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
-from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
+from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor, share_bytes
+from inlayer.inspection.scan import Ids, RowStatistics, sample_ids, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
 
@@ -57,7 +57,7 @@ def check_tables(
         try:
             info = describe_table(model, name, role, total)
             rows = info.shape[0]
-            ids = sample(rows) if quick or model.store.remote or rows > MAX_SCANNED else None
+            ids = sample_ids(rows) if quick or model.store.remote or rows > MAX_SCANNED else None
             fact, table_findings = _check(model, info, tokens, total, ids, progress)
         except InlayerError as error:
             message = f"{quote(name)} cannot be read: {shorten(str(error), 300)}"
@@ -87,7 +87,7 @@ def _check(
     table = model.store.table(info.name)
     scan = scan_rows(table, ids, None, progress, None if original is None else model.store.table(original))
     findings += fp8_findings(info.name, table)
-    if original is not None:
+    if original is not None and not share_bytes(info, model.store.find(original)):
         findings += _copy_findings(info, original, scan)
     if info.role not in ("position", "token_type") or not is_part(model, info.name):  # check_layer.py checks parts
         padding_idx = None if model.spec is None else model.spec.padding_idx
@@ -96,7 +96,7 @@ def _check(
         **common,
         rows_read=len(scan.ids),
         zero_rows=int(scan.is_zero.sum()),
-        nan_rows=int((~scan.finite).sum()),
+        nonfinite_rows=int((~scan.finite).sum()),
         duplicate_rows=int((scan.is_duplicate & ~scan.is_zero).sum()),
         norm_median=scan.norm_median,
         copy_of=shorten(original, 200) if original is not None and not scan.differing else None,
@@ -190,18 +190,18 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], 
     """
     facts, findings = list[NgramMemoryFacts](), list[Finding]()
     for spec in () if model.spec is None else model.spec.ngrams:
-        tensors = 0
+        n_tensors = 0
         try:
             memory = open_memory(model, spec)
-            tensors = len(memory.tensors)
+            n_tensors = len(memory.tensors)
             if not quick:
                 _ = memory.token_map
         except InlayerError as error:
             findings.append(Finding("error", "ngram-mismatch", shorten(str(error), 400)))
         memory_facts = NgramMemoryFacts(
-            tensor=spec.tensor_suffix,
+            tensor_suffix=spec.tensor_suffix,
             layer=spec.layer,
-            tensors=tensors,
+            n_tensors=n_tensors,
             rows=spec.rows,
             width=spec.width,
             heads=spec.n_hash_heads,

@@ -74,7 +74,7 @@ class TokenKinds:
     tokens_out_of_range: int = 0
     reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # the kinds whose rows were never trained
 
-    def first(self, n_ids: int) -> TokenKinds:
+    def truncate(self, n_ids: int) -> TokenKinds:
         """Return the first few ids, if not all rows were read."""
         return replace(self, ids=self.ids[:n_ids], kinds=self.kinds[:n_ids])
 
@@ -177,7 +177,7 @@ def _out_of_range(tokenizer: Tokenizer, rows: int, in_range: int) -> tuple[tuple
 def vocabulary_facts(
     tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int, list[str]], config_vocab_size: int | None
 ) -> VocabularyFacts:
-    """Count tokens, gaps and reusable ids; `roles`: the special ids of the config."""
+    """Count tokens, gaps, and reusable ids; `roles`: the special ids of the config."""
     tokenizer = tokens.tokenizer
     missing, reserved = tokens.has_kind(TokenKind.MISSING), tokens.has_kind(TokenKind.RESERVED)
     reusable = tokens.ids[missing | reserved].tolist()
@@ -217,7 +217,7 @@ def _special_tokens(tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int,
 def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[Finding]:
     """Yield contradictions between the tokenizer and the table."""
     if tokens.tokenizer is None:
-        message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special or unused"
+        message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special, or unused"
         yield Finding("note", "tokenizer-missing", message)
         return
     outside, n_outside, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0
@@ -274,7 +274,7 @@ def special_token_findings(
         }[code]
         ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
         advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
-        named = ", ".join(f"{' and '.join(roles[token_id])} {token_id:,}" for token_id in ids)
+        named = ", ".join(f"{' and '.join(roles[token_id])} {token_id}" for token_id in ids)
         message = f"special ids of the config {what}: {named}"
         yield Finding(severity, code, message, ids=tuple(ids), examples=tokens.examples(ids), advice=advice)
 

@@ -1,7 +1,7 @@
 """Findings: what an inspection reports, with a stable code and advice for each kind.
 
 source -> Model -> facts -> [findings] -> Report
-- severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
+- severities follow compilers and SARIF: an error or a warning needs attention, a note is informational
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
 - text from a checkpoint is untrusted: `shorten` escapes it and cuts it to one line
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
@@ -65,10 +65,10 @@ ADVICE = {
     "table-rows-mismatch": "Weights and config.json may belong to different models, or only one table was resized.",
     "table-not-finite": _DIVERGED,
     "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
-    "table-copy-differs": "Copy these rows again: a copy for multi-token prediction must equal the original.",
+    "table-copy-differs": "Copy these rows again: a copy for multi-token prediction must match the original.",
     "routing-out-of-range": _MISMATCHED,
     "routing-untrained": _UNTRAINED,
-    "ngram-mismatch": "Download the weights, config.json and tokenizer again, all from the same model.",
+    "ngram-mismatch": "Download the weights, config.json, and tokenizer again, all from the same model.",
     "fp8-without-scales": "Expected for plain FP8. If the model was quantized, download the file with its scales.",
     "table-stored-twice": "Store it once to save space.",
     # positions
@@ -96,7 +96,7 @@ ADVICE = {
     "token-ids-out-of-range": "Resize the table for the added tokens, or use the tokenizer the table was made for.",
     "tokenizer-too-small": "Check whether this is another model's tokenizer. Download the model's own.",
     "tokenizer-unreadable": "Download the tokenizer files again.",
-    "tokenizer-missing": "Put tokenizer.json, tokenizer.model or tiktoken.model in the folder of the weights.",
+    "tokenizer-missing": "Put tokenizer.json, tokenizer.model, or tiktoken.model next to the weights.",
     "special-id-out-of-range": "Use the id from the model's original config.json, or resize the table.",
     "special-id-invalid": "Write the id as a number, or null if there is none.",
     "special-id-without-token": "No text produces this id. Check that the tokenizer is complete and matches the model.",
@@ -129,10 +129,10 @@ class Finding:
     """A problem or an informational note, as listed in `Report.findings`.
 
     Attributes:
-        severity: "error", "warning" or "note".
+        severity: "error", "warning", or "note".
         code: A name that never changes its meaning, such as "nan-rows"; docs/checkpoints.md explains each.
         message: What was found, in one sentence.
-        count: The number of affected rows, ids or tensors.
+        count: The number of affected rows, ids, or tensors.
         ids: Every affected token id; empty if the finding is not about single tokens.
         examples: The first few of them with their text.
         advice: What to do next.

@@ -15,19 +15,27 @@ import numpy as np
 
 from inlayer.checkpoint.model import Model
 from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
+from inlayer.inspection.findings import shorten
 from inlayer.inspection.report import Report
+from inlayer.inspection.terminal import report_facts
 from inlayer.render import Page, read_files, settings_script, style_sheet
 
 
 def inspect_facts(report: Report) -> dict[str, Any]:
-    """Return a report as JSON values, with a histogram of the norms and the ids of each kind of finding."""
+    """Return a report as JSON values, with the facts and the verdict as text, a histogram of the norms, and all ids."""
     rows = report.rows
     edges: list[float] = []
     if rows.histogram_min is not None and rows.histogram_max is not None:
         edges = np.linspace(rows.histogram_min, rows.histogram_max, len(rows.norm_histogram) + 1).tolist()
     norms = {"counts": list(rows.norm_histogram), "edges": edges}
     ids = {code: list(report.ids(code)) for code in dict.fromkeys(finding.code for finding in report.findings)}
-    return report.to_dict() | {"norms": norms, "ids": ids}
+    facts: list[tuple[str, list[str]]] = []  # the lines of each fact
+    for label, line in report_facts(report):
+        if label:
+            facts.append((label, []))
+        facts[-1][1].append(shorten(line, 1200))
+    shown = [(label.capitalize(), lines) for label, lines in facts if label != "norms"]  # the page draws the norms
+    return report.to_dict() | {"facts": shown, "verdict": report.verdict, "norms": norms, "ids": ids}
 
 
 def inspect_page(report: Report | None = None, model: Model | None = None) -> str:

@@ -1,7 +1,8 @@
 """inspect: scan a model, collect facts and findings, and report them.
 
 source -> Model -> facts -> findings -> [Report]
-- all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
+- all rows are read once, in blocks (scan.py); `quick` reads only headers and a sample of the rows, and can miss defects
+  outside the sample
 Tested on real models, which must pass, in tests/inspection/test_report.py, and with one damaged checkpoint per fault in
 tests/inspection/test_faults.py.
 """
@@ -26,7 +27,15 @@ from inlayer.inspection.check_rows import MIN_COSINE, ScannedRows, reference_row
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import MIN_REFERENCES, Report
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
+from inlayer.inspection.scan import (
+    Ids,
+    RowStatistics,
+    check_scannable,
+    mean_direction,
+    near_zero_share,
+    sample_ids,
+    scan_rows,
+)
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -49,15 +58,15 @@ def inspect(
     The files are never executed or trusted, and torch is not needed.
 
     Args:
-        source: A folder, a file, a hub id or the name of a sample, as for `inlayer.load`; or a loaded model. The
+        source: A folder, a file, a hub id, or the name of a sample, as for `inlayer.load`; or a loaded model. The
             default is the bundled sample model.
-        quick: Read headers and a sample of the rows only. Faults in other rows are missed.
+        quick: Read only headers and a sample of the rows. Defects outside the sample are missed.
         strict: Also set `exit_code` to 1 if the table is randomly initialized, or if anything was not checked.
         progress: Called as `progress(done, total)` while rows are read. If it returns False, reading stops and the
             report covers the rows read so far.
 
     Returns:
-        A report with facts, findings and an exit code. Every finding lists all of its token ids; `to_dict()` converts
+        A report with facts, findings, and an exit code. Every finding lists all of its token ids; `to_dict()` converts
         the report to JSON values.
 
     Raises:
@@ -131,8 +140,8 @@ class ScannedModel(NamedTuple):
 
 def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Progress) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
-    rows = check_size(model.table, is_sampled=quick)
-    ids = sample(rows, roles) if quick else None
+    rows = check_scannable(model.table, is_sampled=quick)
+    ids = sample_ids(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
     total = n_rows * (1 if model.head_name is None else 2)
     progress(0, total)
@@ -142,12 +151,12 @@ def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Prog
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids.add(tokenizer.pad_id)
     tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
-    if _were_added(model.table, tokens):
+    if _look_resized(model.table, tokens):
         tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
     scan = _scan_table(model.table, tokens, ids, partial(_part_of, progress, 0, total))
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, partial(_part_of, progress, n_rows, total), skip=was_stopped)
-    scanned = ScannedRows(scan, tokens.first(len(scan.ids)))
+    scanned = ScannedRows(scan, tokens.truncate(len(scan.ids)))
     return ScannedModel(padding_id, findings, scanned, head, total, was_stopped or head.was_stopped)
 
 
@@ -157,7 +166,7 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
     head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
-        yield f"positions, scale and other tensors ({why})"
+        yield f"positions, scale, and other tensors ({why})"
     if others := check_layer.unidentified_tables(model):
         yield f"tensors with the table's shape ({join_names(others)})"
     if head.tensor is not None and head.tie_word_embeddings is None:
@@ -172,8 +181,8 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
             yield f"{unread:,} of {head.shape[0]:,} rows of the head (quick)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
-    elif facts.rows.undertrained_unknown:
-        yield f"which tokens are undertrained ({facts.rows.undertrained_unknown})"
+    elif facts.rows.undertrained_skip_reason:
+        yield f"which tokens are undertrained ({facts.rows.undertrained_skip_reason})"
     if facts.training is None and check_rows.has_many_undertrained(rows):
         yield "whether the table was trained with this tokenizer (many undertrained tokens)"
     if len(tokens.ids) < tokens.rows:
@@ -208,16 +217,16 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
     return scan
 
 
-def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
+def _look_resized(table: StoredTable, tokens: TokenKinds) -> bool:
     """Return whether rows without a token differ from the other references, because a later resize added them."""
     old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False
     direction = mean_direction(table, _spread(old, MAX_SAMPLED))
     old_rows, new_rows = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
-    norm, norm_of_new = np.median(old_rows.norms), np.median(new_rows.norms)
+    norm, new_norm = np.median(old_rows.norms), np.median(new_rows.norms)
     apart = direction is not None and np.median(old_rows.cosines) >= MIN_COSINE > np.median(new_rows.cosines)  # type: ignore
-    return bool(apart) or not norm / MAX_RATIO <= norm_of_new <= norm * MAX_RATIO
+    return bool(apart) or not norm / MAX_RATIO <= new_norm <= norm * MAX_RATIO
 
 
 def _spread(ids: Ids, max_count: int) -> Ids:

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
+from inlayer.inspection.findings import ADVICE, SEVERITIES, Example, Finding, shorten
 from inlayer.render.numbers import pluralize
 
+MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
 MIN_REFERENCES = 8  # reference tokens that undertrained rows can be recognized by
 
 
@@ -28,7 +29,7 @@ class TensorFacts:
     tensor: str
     file: str
     offset: int  # position of the first byte in the file
-    bytes: int
+    nbytes: int
     dtype: str  # as spelled in the file
     rows: int
     width: int
@@ -58,7 +59,7 @@ class OtherTableFacts(TensorFacts):
     expected_rows: int | None  # by the config or the token table; None if unknown
     rows_read: int
     zero_rows: int = 0
-    nan_rows: int = 0  # rows with NaN or infinity
+    nonfinite_rows: int = 0  # rows with NaN or infinity
     duplicate_rows: int = 0
     norm_median: float | None = None
     copy_of: str | None = None  # the tensor with the same rows, for a copy
@@ -68,17 +69,22 @@ def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) ->
     """Return the arguments of `TensorFacts`, for a tensor of a model with `total` parameters."""
     rows, width = info.shape
     name, file, share = shorten(info.name, 200), shorten(info.file, 200), rows * width / total if total else None
-    location = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}
+    location = {"tensor": name, "file": file, "offset": info.offset, "nbytes": info.nbytes, "dtype": info.dtype}
     return location | {"rows": rows, "width": width, "parameter_share": share, "scale": scale}
+
+
+def share_bytes(a: TensorInfo, b: TensorInfo) -> bool:
+    """Return whether two tensors are the same bytes of a file, as tied tensors in a torch file are."""
+    return (a.file, a.offset, a.nbytes) == (b.file, b.offset, b.nbytes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramMemoryFacts:
     """An n-gram memory of the config: how the last few tokens choose its rows."""
 
-    tensor: str  # how the names of its tensors end
+    tensor_suffix: str  # how the names of its tensors end
     layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
-    tensors: int  # number of tensors in the files; 0 if they do not match the config
+    n_tensors: int  # in the files; 0 if they do not match the config
     rows: int
     width: int
     heads: int
@@ -109,18 +115,18 @@ class PositionFacts:
     tensor: str | None = None
     tensor_rows: int | None = None
     rotary: tuple[RotaryTypeFacts, ...] = ()
-    relative: str | None = None  # relative positions, in words
+    relative: str | None = None  # description of the relative positions
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFacts:
-    """Weight tying from three sides: the config's flag, a head tensor in the files, and its values."""
+    """Weight tying according to three sources: the config's flag, a head tensor in the files, and its values."""
 
-    tie_word_embeddings: bool | None  # the config's value or the family's default; None without a known config
+    tie_word_embeddings: bool | None  # the config's value or the family's default; None if there is no known config
     tie_is_explicit: bool  # the config itself contains tie_word_embeddings
     tensor: str | None
     shape: tuple[int, ...] | None
-    equals_table: bool | None  # bit for bit; None if there is nothing to compare
+    equals_table: bool | None  # whether they are bit-identical; None if there is nothing to compare
     expected: bool | None  # the model's class has a head; None if the config names no class
 
 
@@ -136,7 +142,7 @@ class SpecialToken:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFacts:
-    """Tokens compared with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
+    """How tokens match up with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
 
     tokenizer: str | None = None  # its kind; without a tokenizer, most counts are None
     tokens: int | None = None
@@ -147,7 +153,7 @@ class VocabularyFacts:
     gaps: int | None = None  # rows before the last token that have no token
     tokens_out_of_range: int | None = None
     reserved_tokens: int | None = None  # placeholders such as [unused7]
-    reusable_ids: int | None = None  # reserved tokens, gaps and trailing rows
+    reusable_ids: int | None = None  # reserved tokens, gaps, and trailing rows
     reusable_examples: tuple[Example, ...] = ()
     special_tokens: tuple[SpecialToken, ...]
 
@@ -161,7 +167,7 @@ class RowFacts:
     inf_rows: int
     zero_rows: int
     constant_rows: int
-    duplicate_rows: int  # bit-identical to an earlier row; zero rows are not counted
+    duplicate_rows: int  # bit-identical to an earlier row; zero rows are excluded
     norm_min: float | None
     norm_median: float | None
     norm_max: float | None
@@ -176,17 +182,22 @@ class RowFacts:
     near_zero_share: float | None  # values much smaller than the rest of their row; None if too few rows were read
     randomly_initialized: bool
     undertrained_rows: int
+    ordinary_rows: int  # rows of tokens that text produces; 0 if there is no tokenizer
     reference_rows: int  # reference tokens: text never produces them, and undertrained rows resemble theirs
     norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
     cosine_threshold: float | None  # or at least this cosine to the mean direction of the reference tokens
 
     @property
-    def undertrained_unknown(self) -> str | None:
+    def undertrained_skip_reason(self) -> str | None:
         """Why undertrained rows cannot be recognized, or None if they can."""
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None
         if self.reference_rows < MIN_REFERENCES:
-            return f"only {pluralize(self.reference_rows, 'reference token')}"
+            return (
+                f"only {pluralize(self.reference_rows, 'reference token')}"
+                if self.reference_rows
+                else "no reference tokens"
+            )
         return "reference tokens look like ordinary ones"
 
 
@@ -198,24 +209,24 @@ class TrainingFacts:
     unseen_tokens: int  # tokens that never occurred in the training text
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
     """The result of `inlayer.inspect`: facts about an embedding layer, and findings.
 
     Attributes:
         source: The checkpoint as you named it.
-        kind: The kind of source: "folder", "safetensors", "gguf", "pytorch" or "hub".
+        kind: The kind of source: "folder", "safetensors", "gguf", "pytorch", or "hub".
         description: A line about the bundled or installed sample; empty for other sources.
         quick: Whether only headers and a sample of the rows were read.
-        table: Where the embedding table is stored, its size and dtype.
+        table: Where the embedding table is stored, its size, and its dtype.
         positions: The position scheme and the context length.
         head: Whether the head is tied, by the config and by its values.
-        tables: Every other table: positions, token types, per-layer, n-gram, value and routing tables, copies.
+        tables: Every other table: positions, token types, per-layer, n-gram, value, and routing tables, copies.
         ngrams: The n-gram memories of the config.
-        vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
+        vocabulary: How tokens match up with rows: gaps, and reserved and special tokens.
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
-        findings: Errors, warnings and notes, the most severe first.
+        findings: Errors, warnings, and notes, the most severe first.
         not_checked: What could not be checked, and why. Without findings, it may still be faulty.
         strict: Whether a randomly initialized table, or anything not checked, counts as a failure.
 
@@ -242,6 +253,36 @@ class Report:
     findings: tuple[Finding, ...]
     not_checked: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        table = self.table
+        return f"<Report on {self.source}: {table.rows:,} x {table.width:,} {table.dtype}; {self.verdict}>"
+
+    def __str__(self) -> str:
+        from inlayer.inspection.terminal import report_text
+
+        return report_text(self)
+
+    @property
+    def verdict(self) -> str:
+        """One line: whether the layer is healthy, and how many errors, warnings, and notes there are.
+
+        Example:
+            >>> inlayer.inspect("default").verdict
+            'healthy: 1 note'
+        """
+        counts = {name: sum(finding.severity == name for finding in self.findings) for name in SEVERITIES}
+        share = self.rows.undertrained_rows / max(self.rows.ordinary_rows, 1)
+        verdict = "needs attention" if self.exit_code else "healthy"
+        if counts["error"] + counts["warning"] == 0:
+            if self.not_checked:
+                verdict = "no defects in what was checked"
+            elif share > MAX_UNDERTRAINED and not self.exit_code:
+                verdict = "no defects found"
+            verdict += f", but {share:.0%} of the tokens look undertrained" if share > MAX_UNDERTRAINED else ""
+            verdict += "; --strict requires a complete check" if self.not_checked and self.strict else ""
+        summary = ", ".join(pluralize(amount, name) for name, amount in counts.items() if amount)
+        return f"{verdict}: {summary}" if summary else verdict
+
     @property
     def exit_code(self) -> int:
         """0 if the layer is healthy (notes are allowed), 1 if there is a warning or an error; see also `strict`.
@@ -260,7 +301,7 @@ class Report:
             code: The code of a finding, such as "undertrained-tokens".
 
         Returns:
-            Every token id behind it, sorted; empty if there is no such finding.
+            Every affected token id, sorted; empty if there is no such finding.
 
         Raises:
             InputError: If it is not the code of any kind of finding.

@@ -89,7 +89,7 @@ class RowStatistics:
         return np.isin(self.first_equal, self.first_equal[self.is_duplicate]) & self.usable
 
 
-def check_size(table: StoredTable, *, is_sampled: bool) -> int:
+def check_scannable(table: StoredTable, *, is_sampled: bool) -> int:
     """Return the number of rows, if statistics of each fit into memory: a file may claim any number."""
     rows, width = table.num_embeddings, table.embedding_dim
     if width > MAX_CHANNELS or (rows > MAX_ROWS and not is_sampled):
@@ -105,7 +105,7 @@ def is_out_of_scale(rms: float, expected: float, min_rms: float) -> bool:
     return rms > max(1.0, SCALE_RATIO * expected) or rms < min(min_rms, expected / SCALE_RATIO)
 
 
-def sample(rows: int, others: Iterable[int] = ()) -> Ids:
+def sample_ids(rows: int, others: Iterable[int] = ()) -> Ids:
     """Choose runs of consecutive rows, evenly spaced over the table, and those of `others` that are rows."""
     if rows <= RUNS * RUN_LENGTH:
         return np.arange(rows)
@@ -190,7 +190,7 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
 
 
 def _measure(rows: npt.NDArray[Any], direction: Vector | None, channels: Numbers) -> dict[str, npt.NDArray[Any]]:
-    """Return norm, cosine and flags of each row of a block, and add the sums of its channels to `channels`."""
+    """Return norm, cosine, and flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
     is_constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)

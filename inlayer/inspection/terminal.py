@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from io import StringIO
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -40,19 +41,28 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print facts, findings and a verdict."""
-    for label, text in _facts(report, console):
+    """Print facts, findings, and a verdict."""
+    for label, text in report_facts(report, console.encoding):
         print_labeled(console, Text(label, "bold"), Text(_line(text), "dim" if text == report.description else ""))
     console.print()
     for finding in report.findings:
         shown = Text.assemble((finding.code, "bold"), f"  {_line(finding.message)}")
         if finding.examples:
-            shown.append(f"\n{_line(_listed(finding.examples, finding.count, console))}")
+            ids = "id" if finding.count == 1 else "ids"
+            shown.append(f"\n{_line(f'{ids} {_listed(finding.examples, finding.count, console.encoding)}')}")
         shown.append(f"\n-> {_line(finding.advice)}", "dim")
         print_labeled(console, Text(finding.severity, STYLES[finding.severity]), shown)
     if report.not_checked:
         print_labeled(console, Text("not checked", "yellow"), Text(_line("; ".join(report.not_checked))))
-    console.print(_verdict(report), style="bold")
+    console.print(report.verdict, style="bold")
+
+
+def report_text(report: Report, width: int = 100) -> str:
+    """Return the report as plain text."""
+    text = StringIO()
+    output = Console(file=text, width=width, highlight=False, markup=False, emoji=False, color_system=None)
+    print_report(report, output)
+    return text.getvalue().rstrip()
 
 
 def print_labeled(console: Console, label: Text, text: Text) -> None:
@@ -63,7 +73,8 @@ def print_labeled(console: Console, label: Text, text: Text) -> None:
         console.print(Text.assemble(label if index == 0 else " " * LABEL_WIDTH, line), no_wrap=True, overflow="crop")
 
 
-def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
+def report_facts(report: Report, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+    """Yield the facts as labels and lines of text, also for the page; a line with an empty label continues a fact."""
     table, rows = report.table, report.rows
     yield "source", report.source
     if report.description:
@@ -73,7 +84,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield label, f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
     yield (
         "table",
-        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}",
+        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}",
     )
     yield "", f"{table.tensor} in {table.file} at byte {table.offset:,}"
     if table.model_parameters is not None and table.parameter_share is not None:
@@ -88,15 +99,15 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     yield "tokens", _tokens(report)
     vocabulary = report.vocabulary
     if vocabulary.reusable_ids:
-        listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids, console)
+        listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids, encoding)
         reserved = f"({vocabulary.reserved_tokens:,} reserved)"
         yield "reusable", f"{pluralize(vocabulary.reusable_ids, 'id')} that text never produces {reserved}: {listed}"
     if vocabulary.special_tokens:
-        yield "special", _special(vocabulary.special_tokens, console)
+        yield "special", _special(vocabulary.special_tokens, vocabulary.tokenizer is not None, encoding)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
     yield "rows", f"{unusual}, {pluralize(rows.duplicate_rows, 'duplicate')}"
     if rows.norm_median is not None:
-        yield "norms", _histogram(report, console)
+        yield "norms", _histogram(report, encoding)
     if report.training is not None and report.training.input_scale not in (None, 1):
         scale = f"{report.training.input_scale:g}"
         yield "", f"inlayer train multiplied the rows by {scale} when it saved them; its report shows them unscaled"
@@ -149,16 +160,18 @@ def _ngrams(memory: NgramMemoryFacts) -> str:
     where = "in the hidden states" if memory.layer is None else f"in layer {memory.layer}"
     sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
     text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
-    text += f", {memory.rows:,} x {memory.width:,} in {pluralize(memory.tensors, 'tensor')}"
+    text += f", {memory.rows:,} x {memory.width:,}"
+    found = f" in {pluralize(memory.n_tensors, 'tensor')}"
+    text += found if memory.n_tensors else ", but the files do not match the config"
     return text + (f"; {memory.compressed_vocab_size:,} normalized tokens" if memory.compressed_vocab_size else "")
 
 
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
     for index, table in enumerate(tables[:MAX_TABLES]):
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
-        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
+        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}{share}"
         yield "" if index else "tables", f"{table.role}: {table.tensor}, {size}"
-        parts = [f"in {table.file} at byte {table.offset:,}", f"{pluralize(table.zero_rows, 'row')} of zeros"]
+        parts = [f"in {table.file} at byte {table.offset:,}", f"{pluralize(table.zero_rows, 'zero row')}"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
         parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []
         parts += [f"equals {table.copy_of}"] if table.copy_of is not None else []
@@ -181,24 +194,24 @@ def _tokens(report: Report) -> str:
     return text + (f", {pluralize(facts.gaps, 'gap')}" if facts.gaps else "")
 
 
-def _token(text: str | None, console: Console) -> str:
+def _token(text: str, encoding: str) -> str:
     """Return a token with visible spaces and escapes."""
-    return "(no token)" if text is None else glyphs_for(console.encoding, color=False).truncate(text, MAX_TOKEN) or '""'
+    return glyphs_for(encoding, color=False).truncate(text, MAX_TOKEN) or '""'
 
 
-def _special(tokens: tuple[SpecialToken, ...], console: Console) -> str:
-    shown = [
-        " ".join([*token.roles, f"{token.id} {_token(token.text, console)}"])
-        + (f" ({token.norm:.3g})" if token.norm is not None else "")
-        for token in tokens[:MAX_SPECIAL]
-    ]
-    more = f" and {len(tokens) - MAX_SPECIAL:,} more" if len(tokens) > MAX_SPECIAL else ""
-    return ", ".join(shown) + more + "; norms in parentheses"
+def _special(tokens: tuple[SpecialToken, ...], has_tokenizer: bool, encoding: str) -> str:
+    shown = []
+    for token in tokens[:MAX_SPECIAL]:
+        text = [] if token.text is None else [_token(token.text, encoding)]
+        notes = ["no token"] if token.text is None and has_tokenizer else []
+        notes += [] if token.norm is None else [f"norm {token.norm:.3g}"]
+        shown.append(" ".join([*token.roles, str(token.id), *text]) + (f" ({', '.join(notes)})" if notes else ""))
+    return ", ".join(shown) + (f" and {len(tokens) - MAX_SPECIAL:,} more" if len(tokens) > MAX_SPECIAL else "")
 
 
-def _histogram(report: Report, console: Console) -> str:
+def _histogram(report: Report, encoding: str) -> str:
     rows = report.rows
-    bars = BARS if console.encoding.lower().startswith("utf") else ASCII_BARS
+    bars = BARS if encoding.lower().startswith("utf") else ASCII_BARS
     largest = max(rows.norm_histogram, default=0) or 1
     # every bin that is not empty is visible
     drawn = "".join(bars[0 if not n else max(1, round(n / largest * 8))] for n in rows.norm_histogram)
@@ -210,23 +223,14 @@ def _histogram(report: Report, console: Console) -> str:
 def _undertrained(report: Report) -> str:
     rows = report.rows
     thresholds = {"norm": rows.norm_threshold, "cosine similarity": rows.cosine_threshold}
-    if rows.undertrained_unknown:
-        return f"unknown: {rows.undertrained_unknown}"
+    if rows.undertrained_skip_reason:
+        no_tokenizer = " (no tokenizer)" if report.vocabulary.tokenizer is None else ""
+        return f"unknown: {rows.undertrained_skip_reason}{no_tokenizer}"
     criteria = " and ".join(name for name, threshold in thresholds.items() if threshold is not None)
     references = pluralize(rows.reference_rows, "reference token")
     return f"{pluralize(rows.undertrained_rows, 'row')} resembling {references}, judged by {criteria}"
 
 
-def _listed(examples: tuple[Example, ...], total: int, console: Console) -> str:
-    shown = [f"{one.id}" + ("" if one.text is None else f" {_token(one.text, console)}") for one in examples]
+def _listed(examples: tuple[Example, ...], total: int, encoding: str) -> str:
+    shown = [str(row.id) + ("" if row.text is None else f" {_token(row.text, encoding)}") for row in examples]
     return ", ".join(shown) + (f" and {total - len(shown):,} more" if total > len(shown) else "")
-
-
-def _verdict(report: Report) -> str:
-    counts = {name: sum(finding.severity == name for finding in report.findings) for name in STYLES}
-    summary = ", ".join(pluralize(amount, name) for name, amount in counts.items() if amount)
-    verdict = "needs attention" if report.exit_code else "healthy"
-    if report.not_checked and not any(finding.severity != "note" for finding in report.findings):
-        verdict = "no defects in what was checked"
-        verdict += "; --strict requires a complete check" if report.strict else ""
-    return f"{verdict}: {summary}" if summary else verdict

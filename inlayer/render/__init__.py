@@ -1,7 +1,7 @@
-"""Rendering shared by the terminal and HTML outputs: glyphs for terminals, one style sheet and one way to fill pages.
+"""Rendering shared by the terminal and HTML outputs: glyphs for terminals, one style sheet, and one way to fill pages.
 
 facts -> [render] -> terminal, HTML
-- render/base.css holds the colors, type and spacing of every page; each page adds its own layout. render/theme.js and
+- render/base.css holds the colors, type, and spacing of every page; each page adds its own layout. render/theme.js and
   render/motion.js implement the switches in the page headers
 - a `Page` is one document that loads nothing; all pages share the head in render/head.html
 - see also: what a page shows (trace/html.py, web/course.py, training/run_report.py)
@@ -38,9 +38,9 @@ def settings_script() -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """One HTML document that loads nothing: a template, a style sheet and a script.
+    """One HTML document that loads nothing: a template, a style sheet, and a script.
 
-    The content security policy allows these two by hash, so no text, token or model name can run as code, and
+    The content security policy allows these two by hash, so no text, token, or model name can run as code, and
     nothing can be fetched from elsewhere.
     """
 

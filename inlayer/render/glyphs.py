@@ -1,4 +1,4 @@
-"""Glyphs for the terminal: escaped text, bytes, numbers and heat strips, each of a known width.
+"""Glyphs for the terminal: escaped text, bytes, numbers, and heat strips, each of a known width.
 
 - control characters, and characters that move their neighbors or have no certain width, are shown as escape codes
 - numbers fit in seven columns, from 1e-45 to 1e38

@@ -1,4 +1,4 @@
-"""Markdown as a small tree, with renderers for the terminal, the web page and notebooks.
+"""Markdown as a small tree, with renderers for the terminal, the web page, and notebooks.
 
 Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderables (terminal), cells (notebook)
 - parsed once per text by markdown-it (CommonMark and tables); raw HTML stays text

@@ -27,7 +27,7 @@ def pluralize(amount: int, noun: str) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Return a number with about three digits; a dash for None, NaN and infinity."""
+    """Return a number with about three digits; a dash for None, NaN, and infinity."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{value:.2f}" if 0.01 <= abs(value) < 100 or value == 0 else f"{value:.3g}"

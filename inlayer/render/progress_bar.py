@@ -1,7 +1,7 @@
 """Long-running work: a progress bar on stderr, and signals that stop it between two steps.
 
-Shared by the command line, training and `Model.encode`. Tested in tests/encoding/test_encode.py,
-tests/inspection/test_command.py and tests/training/test_resume.py.
+Shared by the command line, training, and `Model.encode`. Tested in tests/encoding/test_encode.py,
+tests/inspection/test_command.py, and tests/training/test_resume.py.
 """
 
 from __future__ import annotations

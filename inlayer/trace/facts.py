@@ -305,6 +305,9 @@ class Trace:
     routing: list[RoutingFacts]
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.texts)} texts through {self.source}: hidden states {tuple(self.shape)}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Convert the trace to JSON-compatible values.
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.geometry.nearest import nearest_others
+from inlayer.geometry.nearest import nearest_excluding_self
 from inlayer.geometry.projection import TableProjection
 from inlayer.head import compute_logits
 from inlayer.ragged import IdArray
@@ -185,7 +185,7 @@ def _moved(
 
 def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: TableProjection) -> npt.NDArray[np.float64]:
     """Return the mean map position of the rows nearest to each vector, excluding the row it comes from."""
-    near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
+    near_ids, _ = nearest_excluding_self(pipeline.stored_table, ids, rows, NEIGHBORS)
     is_found = (near_ids >= 0)[..., None]
     means: npt.NDArray[np.float64] = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
     return means

@@ -11,7 +11,7 @@ import pytest
 
 import inlayer
 from inlayer.geometry.compare import compare_page, match_rows
-from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
+from inlayer.geometry.map_page import all_neighbors, map_facts, render_map_page
 from inlayer.geometry.projection import measure_distortion, pca
 from inlayer.inspection.html import inspect_page
 from tests.browser.conftest import opening_pages
@@ -61,7 +61,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
     facts = map_facts(model.table, model.vocabulary, projection)
     written = {
-        "map": map_document("Token map", facts, all_neighbors(model.table, projection.points)),
+        "map": render_map_page("Token map", facts, all_neighbors(model.table, projection.points)),
         "compare": compare_page(("one", "two"), (projection, projection), shared, [("rows", "6,144 equal")]),
         "inspect": inspect_page(inlayer.inspect(model), model),
     }

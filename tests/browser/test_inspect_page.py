@@ -45,6 +45,10 @@ def test_verdict_and_undertrained_rows(browser: Any, tmp_path: Path, changed: di
     verdict = page.inner_text("#verdict")
     assert "(zero or non-finite rows): 6142 (<pad>)." in page.inner_text("#map-note")
     assert re.search(r"On average, \d+% of a token's 10 nearest tokens", page.inner_text("#map-note"))
+    assert all(f"→ {finding.advice}" in page.inner_text("#findings") for finding in report.findings)
+    assert "other rows" in page.inner_text("#legend")
+    assert page.inner_text("#facts dt:text-is('Padding') + dd") == "row 6142: zero"
+    assert page.is_hidden("#models")  # a file shows one model
     undertrained = page.inner_text("#facts dt:text-is('Undertrained') + dd")
     page.close()
     assert verdict.endswith(expected)

@@ -11,7 +11,7 @@ import pytest
 
 import inlayer
 from inlayer.geometry.compare import compare_page, match_rows
-from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
+from inlayer.geometry.map_page import all_neighbors, map_facts, render_map_page
 from inlayer.geometry.projection import TableProjection, measure_distortion, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
@@ -40,7 +40,9 @@ def document(model: inlayer.Model, projection: TableProjection, tmp_path_factory
     projection = projection._replace(distortion=measure_distortion(model.table, projection.points))
     facts = map_facts(model.table, model.vocabulary, projection)
     path = tmp_path_factory.mktemp("map") / "map.html"
-    path.write_text(map_document("Token map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8")
+    path.write_text(
+        render_map_page("Token map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8"
+    )
     return path
 
 
@@ -68,7 +70,7 @@ def test_coordinates_and_neighbors_equal_the_library(
     np.testing.assert_array_equal(shown.reshape(-1, 2).astype(np.float32), projection.points)
     page.fill("#query", "king")
     page.press("#query", "Enter")
-    expected = model.neighbors("king", 10, special=True)
+    expected = model.neighbors("king", 10, include_special=True)
     assert page.locator("#near .near-name").all_inner_texts() == [one.text.replace(" ", "␣") for one in expected]
     assert page.locator("#near .near-cosine").all_inner_texts() == [f"{one.score:.3f}" for one in expected]
 
@@ -146,14 +148,14 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
     distortion = measure_distortion(table, pca(table).points, sample=2)
     projection = pca(table)._replace(distortion=distortion)
     path = tmp_path / "map.html"
-    path.write_text(map_document("Map", map_facts(table, vocabulary, projection), {}), encoding="utf-8")
+    path.write_text(render_map_page("Map", map_facts(table, vocabulary, projection), {}), encoding="utf-8")
     opened = browser.new_page(reduced_motion="reduce")
     opened.set_default_timeout(TIMEOUT)
     advice = "inlayer neighbors --id {} finds its nearest tokens."
     preserved = distortion.neighborhood_preservation[0]
     for row, about in (
         (0, f"{preserved:.0%} of its 10 nearest tokens are also its neighbors on this map. {advice}"),
-        (1, f"Its neighbors on this map were not compared with its nearest tokens: only a sample was. {advice}"),
+        (1, f"Not measured: neighborhood preservation was computed for only a sample of the rows. {advice}"),
         (9, "This row is zero or not finite, so it is not on the map."),
     ):
         opened.goto("about:blank")
@@ -279,7 +281,7 @@ def test_map_next_to_the_walk(open_page: Callable[..., Watched], model: inlayer.
     page.fill("#map-query", "seven")  # by keyboard only
     page.press("#map-query", "Enter")
     page.wait_for_selector("#token:not([hidden]) .neighbors li")
-    near = [one.id for one in model.neighbors("seven", 8, special=True)]
+    near = [one.id for one in model.neighbors("seven", 8, include_special=True)]
     assert page.evaluate("inlayerMap.scene.near") == near
     last = page.locator("#token .neighbors li").last.bounding_box()
     assert last is not None
@@ -329,7 +331,7 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     assert watched.page.evaluate("inlayerMaps[0].view") == pytest.approx(
         watched.page.evaluate("inlayerMaps[1].view"), rel=1e-3
     )
-    expected = [one.text.replace(" ", "␣") for one in model.neighbors("king", 10, special=True)]
+    expected = [one.text.replace(" ", "␣") for one in model.neighbors("king", 10, include_special=True)]
     assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
     watched.finish()
 

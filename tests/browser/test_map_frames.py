@@ -10,7 +10,7 @@ import pytest
 
 import inlayer
 from benchmarks.map_frames import synthetic_page
-from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
+from inlayer.geometry.map_page import all_neighbors, map_facts, render_map_page
 from inlayer.geometry.projection import measure_distortion, pca
 from tests.browser.watched_page import STILL, TIMEOUT, watch
 
@@ -76,7 +76,7 @@ def test_labels_do_not_overlap_while_they_fade_and_buttons_cover_no_points(brows
     projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
     facts = map_facts(model.table, model.vocabulary, projection)
     path = tmp_path / "map.html"
-    path.write_text(map_document("Map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8")
+    path.write_text(render_map_page("Map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8")
     page = browser.new_page(reduced_motion="no-preference")
     page.set_default_timeout(TIMEOUT)
     page.goto(path.as_uri() + "#token=1988")

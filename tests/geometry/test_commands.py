@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -49,7 +50,7 @@ def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "seven", "-k", "3", "--json")
     expected = [one._asdict() for one in inlayer.load("default").neighbors("seven", 3)]
     assert json.loads(out) == {"query": "seven", "neighbors": expected}
-    code, out, _ = run("neighbors", "--id", "1988", "--words", "--head", "-k", "2")
+    code, out, _ = run("neighbors", "--id", "1988", "--words-only", "--head", "-k", "2")
     assert "␣prince" in out
     assert "is 2 tokens" not in out
     _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # this is not a word; the output says what was searched instead
@@ -57,8 +58,14 @@ def test_neighbors(run: Run) -> None:
 
 
 def test_neighbors_says_why_there_are_none(run: Run, tmp_path: Path) -> None:
-    assert run("neighbors", "king", "--script", "Cherokee")[:2] == (0, "no other token matches --script Cherokee\n")
-    assert "matches --words --script Cherokee" in run("neighbors", "king", "--words", "--script", "Cherokee")[1]
+    assert run("neighbors", "king", "--unicode-script", "Cherokee")[:2] == (
+        0,
+        "no other token matches --unicode-script Cherokee\n",
+    )
+    assert (
+        "matches --words-only --unicode-script Cherokee"
+        in run("neighbors", "king", "--words-only", "--unicode-script", "Cherokee")[1]
+    )
     save_file({"model.embed_tokens.weight": np.ones((1, 4), np.float32)}, tmp_path / "model.safetensors")
     file = str(tmp_path / "model.safetensors")
     assert run("neighbors", "--id", "0", "--model", file)[1] == "no other row is nonzero and finite\n"
@@ -82,11 +89,11 @@ def test_sentencepiece_marks_are_shown_as_spaces_and_kept_in_json(run: Run) -> N
 
 
 def test_analogy(run: Run) -> None:
-    code, out, _ = run("analogy", "father", "-", "man", "+", "woman", "-k", "2", "--words")
+    code, out, _ = run("analogy", "father", "-", "man", "+", "woman", "-k", "2", "--words-only")
     assert code == 0
     assert "father alone  cosine" in out
     assert "the arithmetic added nothing" in out  # here, it is similarity alone
-    _, out, _ = run("analogy", "king - man + woman", "--words")
+    _, out, _ = run("analogy", "king - man + woman", "--words-only")
     assert "The arithmetic changed the top answer" in out
     assert "For useful results, try --model wordllama." in out
     assert "New York is split into 2 tokens" in run("analogy", "New York", "-", "city", "+", "country")[1]
@@ -127,10 +134,10 @@ def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
     rows[3], rows[7, 2], rows[9] = np.nan, np.inf, 0
     save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
     file = str(tmp_path / "model.safetensors")
-    assert "3 rows not drawn (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
-    assert "1 row not drawn (zero or non-finite): id 6142 (<pad>)" in run("map", "--method", "pca")[1]
+    assert "3 rows not shown (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
+    assert "1 row not shown (zero or non-finite): id 6142 (<pad>)" in run("map", "--method", "pca")[1]
     found = json.loads(run("map", file, "--method", "pca", "--json")[1])
-    assert found["undrawn_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
+    assert found["omitted_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
     code, _, error = run("neighbors", "--id", "3", "--model", file)
     assert (code, "row 3 is zero or not finite" in error) == (2, True)
 
@@ -202,7 +209,7 @@ def test_compare(run: Run) -> None:
     assert code == 0
     assert "6,144 of 6,144 equal" in " ".join(out.split())
     _, out, _ = run("compare", "default", "default", "--json")
-    assert json.loads(out)["shared"] == 6144
+    assert json.loads(out)["n_shared"] == 6144
 
 
 def test_compare_marks_undertrained_rows(run: Run, tmp_path: Path) -> None:
@@ -267,6 +274,21 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["similarity"][0]["pairs"] == 3
 
 
+def test_few_pairs_have_no_score(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("king queen 9\nseven eight 8\nLondon banana 1\n")
+    assert re.search(r"pairs +3 +67% +- +- +-\n", run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))[1])
+
+
+def test_evaluate_without_files_is_a_smoke_test(run: Run) -> None:
+    code, out, _ = run("evaluate")
+    assert (code, out.startswith("A smoke test on a few built-in words, not a benchmark.")) == (0, True)
+    found = json.loads(run("evaluate", "--json")[1])
+    (score,) = found["similarity"]
+    assert (score["pairs"], score["coverage"]) == (43, pytest.approx(1, abs=0.2))
+    assert score["spearman"] > 0.5 > abs(score["random_baseline"])
+    assert [answers["questions"] for answers in found["analogies"]] == [5, 6, 11]
+
+
 def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("king queen 9\nseven eight nan\n")
     code, _, error = run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))
@@ -281,7 +303,7 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
         (["neighbors", ""], "the query is empty; pass a word, a text, or a token id"),
         (["neighbors", "--id", "abc"], "--id is 'abc'; it must be an integer"),
         (["neighbors", "--id", "99999999"], "must be in 0..6143"),
-        (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
+        (["neighbors", "a", "--unicode-script", "Klingon"], "script 'Klingon' is unknown"),
         (["analogy", "king", "-man", "+woman"], "write an analogy as A - B + C, with spaces around - and +"),
         (["map", "--method", "umap"], "it must be one of 'best', 'pca', 'tsne'"),
         # an output is checked before a model is opened
@@ -290,7 +312,6 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
         (["compare", "default", "./nothing"], "./nothing: not found"),
         (["compare", "no/such", "default", "--html", "missing/folder/a.html"], "cannot be written"),
         (["inspect", "no/such/model", "--html", "missing/folder/a.html"], "cannot be written"),
-        (["evaluate"], "specify --similarity FILE or --analogies FILE"),
         (["evaluate", "--similarity", "nothing.txt"], "nothing.txt: not found"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tokenizers
+from safetensors.numpy import save_file
 from scipy.linalg import orthogonal_procrustes
 from tokenizers.models import BPE, WordPiece
 
@@ -63,8 +65,8 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     tuned[moved[0]] *= -1
     tuned[moved[1]] *= 2
     found = compare_tables(match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned)))
-    assert (found.shared, found.only_a, found.only_b, found.aligned) == (len(rows), [], [], False)
-    assert found.equal == len(rows) - 2
+    assert (found.n_shared, found.only_a, found.only_b, found.aligned) == (len(rows), [], [], False)
+    assert found.n_equal == len(rows) - 2
     assert [(row.text, round(row.cosine, 5)) for row in found.moved] == [
         (vocabulary.text(moved[0]), -1.0), (vocabulary.text(moved[1]), 1.0)
     ]  # fmt: skip
@@ -78,7 +80,7 @@ def test_rows_without_a_cosine_are_named(tmp_path: Path) -> None:
     tuned[3], tuned[5, 2], tuned[7], tuned[9] = np.nan, -np.inf, 0, -tuned[9]
     a, b = make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned)
     found = compare_tables(match_rows(a, b))
-    assert (found.equal, found.n_damaged, [row.id_b for row in found.moved]) == (len(rows) - 4, 3, [9])
+    assert (found.n_equal, found.n_damaged, [row.id_b for row in found.moved]) == (len(rows) - 4, 3, [9])
     assert [(row.text, row.id_a) for row in found.damaged] == [(a[1].text(row), row) for row in (3, 5, 7)]
     np.testing.assert_array_equal([row.norm_b for row in found.damaged], [np.nan, np.inf, 0])
     assert [row.norm_a for row in found.damaged] == pytest.approx(np.linalg.norm(rows[[3, 5, 7]], axis=1).tolist())
@@ -86,6 +88,24 @@ def test_rows_without_a_cosine_are_named(tmp_path: Path) -> None:
     nothing = compare_tables(match_rows(a, make(tmp_path / "c", WORDS, np.full_like(rows, np.nan))))
     assert (nothing.aligned, nothing.n_damaged, nothing.overlap) == (False, len(rows), None)
     assert np.isnan(nothing.median_cosine)
+
+
+def test_tables_without_tokenizers_are_matched_by_id(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    tuned = rows.copy()
+    tuned[7] *= -1
+    for name, values in (("a", rows), ("b", tuned), ("c", rows[:30])):
+        (tmp_path / name).mkdir()
+        save_file({"embeddings": values}, tmp_path / name / "model.safetensors")
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert (found.n_shared, found.n_equal, found.matched_by, found.aligned) == (40, 39, "id", False)
+    assert [(row.text, row.id_a, row.id_b) for row in found.moved] == [("#7", 7, 7)]
+    assert repr(found) == "<ModelComparison: 40 shared tokens, 39 equal rows, median cosine 1.000>"
+    expected = re.escape(f"{tmp_path / 'a'} and {tmp_path / 'c'} cannot be compared without a tokenizer")
+    with pytest.raises(InputError, match=expected):
+        compare(tmp_path / "a", tmp_path / "c")
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'a'} cannot be compared without")):
+        compare("default", tmp_path / "a")
 
 
 def test_huge_rows_are_compared(tmp_path: Path) -> None:
@@ -135,7 +155,7 @@ def test_other_width_and_other_tokens(tmp_path: Path) -> None:
     assert found.aligned
     assert set(WORDS[:20]) <= set(found.only_a)
     assert set(WORDS[40:]) <= set(found.only_b)
-    assert 20 <= found.shared <= 24  # and the special tokens
+    assert 20 <= found.n_shared <= 24  # and the special tokens
 
 
 def test_maps_are_aligned_as_by_scipy(tmp_path: Path) -> None:
@@ -161,10 +181,10 @@ def test_maps_are_aligned_as_by_scipy(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_real_models() -> None:
     same = compare("default", inlayer.load("default"))
-    assert (same.equal, same.moved, same.overlap, same.aligned) == (same.shared, [], 1.0, False)
+    assert (same.n_equal, same.moved, same.overlap, same.aligned) == (same.n_shared, [], 1.0, False)
     found = compare("default", "smollm2", top=3)
     assert found.aligned
-    assert found.shared > 5_000
+    assert found.n_shared > 5_000
     assert 0.05 < (found.overlap or 0) < 0.9
 
 

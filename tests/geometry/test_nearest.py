@@ -15,7 +15,7 @@ from inlayer.errors import CheckpointError, InputError, ShapeError
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import nearest as module
-from inlayer.geometry.nearest import nearest, nearest_others, nearest_to_row, normalized, to_float32
+from inlayer.geometry.nearest import nearest, nearest_excluding_self, nearest_to_row, normalized, to_float32
 from inlayer.tables.stored_table import StoredTable
 
 V, D = 301, 17
@@ -206,10 +206,10 @@ def test_nearest_others_leave_out_one_row_each() -> None:
     rows = random_rows()[:8]
     rows[:6], rows[7] = rows[0], 0
     table = StoredTable.from_array(rows)
-    ids, scores = nearest_others(table, [5, 6, 0], np.stack([rows[5], rows[6], rows[6]]), 3)
+    ids, scores = nearest_excluding_self(table, [5, 6, 0], np.stack([rows[5], rows[6], rows[6]]), 3)
     assert ids.tolist() == [[0, 1, 2], [0, 1, 2], [6, 1, 2]]  # row 5 is not among its own four nearest
     np.testing.assert_array_equal(scores[0], scores[0, [0, 0, 0]])
-    ids, scores = nearest_others(table, [6], rows[6:7], 20)
+    ids, scores = nearest_excluding_self(table, [6], rows[6:7], 20)
     assert ids.tolist() == [[0, 1, 2, 3, 4, 5, -1]]
     assert np.isneginf(scores[0, -1])
 

@@ -70,18 +70,19 @@ def test_query_can_be_a_word_a_text_an_id_or_a_vector(model: inlayer.Model) -> N
 
 
 def test_filters(model: inlayer.Model) -> None:
-    words = model.neighbors("seven", 20, words=True)
+    words = model.neighbors("seven", 20, words_only=True)
     assert all(one.text.strip().isalpha() for one in words)
     assert {" five", " four", " eight"} <= {one.text for one in words}
     special = Vocabulary(model.tokenizer, model.table.num_embeddings).special
     assert {model.tokenizer.special_tokens["<|endoftext|>"]} <= set(np.flatnonzero(special).tolist())
-    everything = model.neighbors("seven", model.table.num_embeddings, special=True)
+    everything = model.neighbors("seven", model.table.num_embeddings, include_special=True)
     assert len(everything) == model.table.num_embeddings - 2  # all rows except itself and the padding row
     assert len(model.neighbors("seven", model.table.num_embeddings)) < len(everything)
     assert all(
-        "a" <= one.text.strip().lower()[0] <= "z" for one in model.neighbors("seven", 9, words=True, script="Latin")
+        "a" <= one.text.strip().lower()[0] <= "z"
+        for one in model.neighbors("seven", 9, words_only=True, script="Latin")
     )
-    assert model.neighbors("seven", 3, words=True, script="Cherokee") == []
+    assert model.neighbors("seven", 3, words_only=True, script="Cherokee") == []
 
 
 def test_head_of_a_tied_model_is_its_table(model: inlayer.Model) -> None:
@@ -106,7 +107,7 @@ def test_model_without_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tokenizer, so words cannot be looked up; put one next to the weights"):
         bare.neighbors("king")
     with pytest.raises(InputError, match="no tokenizer"):
-        bare.neighbors(0, words=True)
+        bare.neighbors(0, words_only=True)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +166,16 @@ def test_a_variant_of_an_input_is_no_answer() -> None:
         assert len(found.with_inputs) == 9
 
 
-def test_stems_look_cut_off(model: inlayer.Model) -> None:
-    ids = {word: model.tokenizer.encode(f" {word}")[0] for word in ("econom", "includ", "friend", "Monday")}
-    assert {word: bool(model.vocabulary.stems[ids[word]]) for word in ids} == {
-        "econom": True, "includ": True, "friend": False, "Monday": False
+def test_truncated_and_complete_words(model: inlayer.Model) -> None:
+    words = "econom", "includ", "friend", "Monday", "with", "included", "friends", "suff", "advant", "grad"
+    ids = {word: model.tokenizer.encode(f" {word}")[0] for word in words}
+    vocabulary = model.vocabulary
+    assert {word: bool(vocabulary.truncated[ids[word]]) for word in words[:5]} == {
+        "econom": True, "includ": True, "friend": False, "Monday": False, "with": False
     }  # fmt: skip
-    assert not (model.vocabulary.stems & ~model.vocabulary.words).any()
+    assert {word for word in words if vocabulary.inflected[ids[word]]} == {"friend", "friends", "included"}
+    assert not ((vocabulary.truncated | vocabulary.inflected) & ~vocabulary.words).any()
+    assert not (vocabulary.truncated & vocabulary.inflected).any()
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("wordllama", "minilm", "smollm2")]

@@ -35,7 +35,7 @@ def test_pca_equals_svd(tmp_path: Path, exact: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(projection, "TOLERANCE", 1e-12)
     if not exact:  # subspace iteration
         monkeypatch.setattr(projection, "EXACT_WIDTH", 1)
-        monkeypatch.setattr(projection, "SPARE", 6)
+        monkeypatch.setattr(projection, "OVERSAMPLING", 6)
     rows = random_rows() * np.linspace(4, 1, 17).astype(np.float32)
     points, explained = by_svd(rows)
     found = pca(stored(tmp_path, rows))

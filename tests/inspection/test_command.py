@@ -60,6 +60,25 @@ def test_report_fits_on_one_screen(report: Report, width: int) -> None:
         assert word in text
 
 
+def test_facts_without_a_tokenizer(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tokenizer.json").unlink()
+    set_config(tmp_path, bos_token_id=639, eos_token_id=630, pad_token_id=629)
+    set_rows(tmp_path, 7, float("nan"))
+    text = printed(inspect(tmp_path), 120)
+    assert "undertrained  unknown: no reference tokens (no tokenizer)" in text
+    assert re.search(r"special       pad 629 \(norm [\d.]+\), eos 630 \(norm [\d.]+\), bos 639 \(norm [\d.]+\)\n", text)
+    assert "(no token)" not in text
+    assert "\n              id 7\n" in text
+    set_rows(tmp_path, 9, float("nan"))
+    assert "\n              ids 7, 9\n" in printed(inspect(tmp_path), 120)
+
+
+def test_report_as_text(report: Report) -> None:
+    assert repr(report) == f"<Report on {report.source}: 640 x 64 F32; healthy>"
+    assert str(report).splitlines() == printed(report, 100).rstrip().splitlines()
+
+
 def test_ascii_terminal(report: Report) -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     print_report(report, Console(file=file, width=80, highlight=False))  # raises if a character cannot be encoded

@@ -18,7 +18,7 @@ def test_memories_are_described(tmp_path: Path) -> None:
     assert [(memory.layer, memory.rows, memory.heads, memory.orders) for memory in report.ngrams] == [
         (1, 3698, 24, (2, 3, 4)), (14, 6938, 24, (2, 3, 4)),
     ]  # fmt: skip
-    assert [memory.tensors for memory in report.ngrams] == [1, 1]
+    assert [memory.n_tensors for memory in report.ngrams] == [1, 1]
     assert (report.ngrams[0].smallest_head, report.ngrams[1].largest_head) == (97, 359)
     assert not [finding for finding in report.findings if finding.severity == "error"]
     assert report.to_dict()["ngrams"][1]["layer"] == 14
@@ -37,7 +37,7 @@ def test_damage_is_an_error(case: str, tmp_path: Path) -> None:
     found = [finding for finding in report.findings if finding.code == "ngram-mismatch"]
     assert [finding.severity for finding in found] == ["error"]
     assert "\n" not in found[0].message
-    assert sorted(memory.tensors for memory in report.ngrams) == [0, 1]
+    assert sorted(memory.n_tensors for memory in report.ngrams) == [0, 1]
 
 
 def test_another_tokenizer_is_an_error(tmp_path: Path) -> None:

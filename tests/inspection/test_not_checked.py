@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def test_what_an_unknown_family_hides_is_named(copy: Path) -> None:
     (copy / "config.json").write_text(json.dumps(config | {"model_type": "a-new-family"}))
     report = inspect(copy)
     assert [line.partition(" (")[0] for line in report.not_checked] == [
-        "positions, scale and other tensors", "whether the head must equal the table",
+        "positions, scale, and other tensors", "whether the head must equal the table",
     ]  # fmt: skip
     assert (report.exit_code, inspect(copy, strict=True).exit_code) == (0, 1)
     (copy / "config.json").unlink()
@@ -141,8 +143,45 @@ def test_a_head_with_more_rows_than_the_table_is_checked_for_values_only(copy: P
     assert inspect(copy, quick=True).not_checked[1] == "3,072 of 4,096 rows of the head (quick)"
 
 
+@pytest.mark.parametrize("copies", ["shared", "separate"])
+def test_a_head_that_shares_the_bytes_of_its_table_is_not_stored_twice(copy: Path, copies: str) -> None:
+    shard = next(path for path in copy.glob("*.safetensors") if TABLE in load_file(path))
+    table = load_file(shard)[TABLE]
+    for path in (*copy.glob("*.safetensors"), copy / "model.safetensors.index.json"):
+        path.unlink()
+    tensors = {TABLE: table, HEAD: table if copies == "shared" else table.clone()}
+    torch.save(tensors, copy / "pytorch_model.bin")
+    set_config(copy, tie_word_embeddings=True)
+    assert codes(inspect(copy)) == ({} if copies == "shared" else {"head-stored-twice": "note"})
+
+
+def test_a_table_of_zeros_is_an_error(copy: Path) -> None:
+    set_rows(copy, slice(None), 0.0, TABLE)
+    for quick in (False, True):
+        (finding,) = (found for found in inspect(copy, quick=quick).findings if found.code == "zero-rows")
+        assert (finding.severity, finding.count) == ("error", 640)
+        assert finding.message == "the whole table is zero; the weights were not saved or not loaded"
+    (copy / "tokenizer.json").unlink()
+    assert codes(inspect(copy))["zero-rows"] == "error"
+
+
+def test_an_id_outside_the_table_is_reported_once(copy: Path) -> None:
+    set_config(copy, pad_token_id=1120)
+    report = inspect(copy)
+    assert codes(report) == {"special-id-out-of-range": "error"}
+    assert report.findings[0].message.endswith("beyond the 640 rows of the table: pad 1120")
+
+
+def test_the_verdict_names_a_large_share_of_undertrained_tokens(copy: Path) -> None:
+    a_third_undertrained(copy)
+    report = inspect(copy)
+    assert report.verdict.startswith("no defects in what was checked, but 3")
+    report = replace(report, not_checked=())
+    assert re.fullmatch(r"no defects found, but 3\d% of the tokens look undertrained: 1 note", report.verdict)
+
+
 def test_undertrained_tokens_that_cannot_be_recognized(copy: Path) -> None:
-    assert inspect(copy).rows.undertrained_unknown is None
+    assert inspect(copy).rows.undertrained_skip_reason is None
     set_rows(copy, slice(600, 640), torch.randn(40, 64), TABLE)  # the references look like ordinary rows
     report = inspect(copy)
     assert report.not_checked == ("which tokens are undertrained (reference tokens look like ordinary ones)",)

@@ -146,7 +146,7 @@ def test_table_facts_locate_the_table(folder: Path, report: Report) -> None:
     table = report.table
     with (folder / table.file).open("rb") as file:
         file.seek(table.offset)
-        raw = file.read(table.bytes)
+        raw = file.read(table.nbytes)
     rows = torch.frombuffer(bytearray(raw), dtype=torch.float32).view(table.rows, table.width)
     assert np.array_equal(rows.numpy(), load(folder).table.rows(range(table.rows)))
     assert (table.tensor, table.dtype, table.model_type, table.architecture) == (

@@ -60,7 +60,7 @@ def test_every_table_is_listed(healthy: Path, quick: bool) -> None:
         tensor = stored[table.tensor]
         assert (table.rows, table.width, table.rows_read) == (*tensor.shape, VOCAB)
         assert table.expected_rows == VOCAB
-        raw = (healthy / table.file).read_bytes()[table.offset : table.offset + table.bytes]
+        raw = (healthy / table.file).read_bytes()[table.offset : table.offset + table.nbytes]
         assert raw == tensor.numpy().tobytes()
         assert table.parameter_share == tensor.numel() / sum(one.numel() for one in stored.values())
         if table.role != "routing":

@@ -402,3 +402,8 @@ def test_compared_scalings_equal_the_library(theta: float) -> None:
     }
     assert found == {name: (frequencies.tolist(), factor) for name, (frequencies, factor) in expected.items()}
     assert all(frequencies != rotary.frequencies for frequencies, _ in found.values()) or theta < 2
+
+
+def test_repr_is_one_line() -> None:
+    trace = inlayer.walk(["I love dogs", "hi"])
+    assert repr(trace) == f"<Trace of 2 texts through {trace.source}: hidden states {tuple(trace.shape)}>"

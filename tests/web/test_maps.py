@@ -38,7 +38,7 @@ def test_points_equal_project(client: Client) -> None:
         assert (facts["method"], facts["is_improving"], facts["complete"]) == (name, False, True)
         np.testing.assert_array_equal(points(facts), model.project(method).points)
         assert facts["texts"][812] == " love"
-        assert (facts["n_undrawn"], facts["undrawn_ids"]) == (1, [6142])
+        assert (facts["n_omitted"], facts["omitted_ids"]) == (1, [6142])
         kept = np.frombuffer(base64.b64decode(facts["neighborhood_preservation"]), "<f4")
         assert np.flatnonzero(np.isnan(kept)).tolist() == [6142]
         assert facts["mean_preservation"] == pytest.approx(np.nanmean(kept), abs=1e-6)
@@ -92,8 +92,8 @@ def test_maps_of_unusual_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
     rows[3], rows[5, 2] = 0, np.nan
     facts = maps_of(tmp_path / "holes", rows).get("pca")
-    assert (facts.n_undrawn, facts.undrawn_ids, facts.texts[7]) == (2, [3, 5], "#7")
-    assert maps_of(tmp_path / "one-channel", rows[:, :1].copy()).get("pca").n_undrawn == 1
+    assert (facts.n_omitted, facts.omitted_ids, facts.texts[7]) == (2, [3, 5], "#7")
+    assert maps_of(tmp_path / "one-channel", rows[:, :1].copy()).get("pca").n_omitted == 1
     for name, table in {"one-row": rows[:1], "nan": np.full_like(rows, np.nan)}.items():
         with pytest.raises(inlayer.errors.InputError, match="a map needs at least 3"):
             maps_of(tmp_path / name, table).get("pca")
@@ -111,7 +111,8 @@ def test_a_table_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(background_maps, "MAX_TSNE_ROWS", 0)
     hashed: list[StoredTable] = []
     for module in ("background_maps", "projection"):
-        monkeypatch.setattr(f"inlayer.geometry.{module}.fingerprint", lambda table: hashed.append(table) or "hash")
+        name = f"inlayer.geometry.{module}.table_fingerprint"
+        monkeypatch.setattr(name, lambda table: hashed.append(table) or "hash")
     rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
     assert maps_of(tmp_path / "model", rows).get("best").method == "pca"
     assert len(hashed) == 1

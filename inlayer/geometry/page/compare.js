@@ -43,11 +43,11 @@ function open(s, id, still = -1) {
     : `Cosine similarity of its rows in A and B: ${cosineText(cosines[index])}. Norms: ${normText(norms[0][index])} in A, ${normText(norms[1][index])} in B.`;
   page("about").hidden = false;
   page("overview").hidden = true;
-  const near = ids.map((one, side) => (one === null ? [] : maps[side].neighborsOf(one)));
-  const names = near.map((list, side) => new Set(list.map(([one]) => tokenText(sides[side].texts[one]))));
+  const near = ids.map((own, side) => (own === null ? [] : maps[side].neighborsOf(own)));
+  const names = near.map((list, side) => new Set(list.map(([near]) => tokenText(sides[side].texts[near]))));
   page("lists").replaceChildren(...near.flatMap((list, side) => (list.length === 0 ? [] : [
     heading(`Nearest in ${"AB"[side]}`),
-    listOf(list.map(([one, cosine]) => ({ side, id: one, cosine, both: names[1 - side].has(tokenText(sides[side].texts[one])) })), "", nearCells),
+    listOf(list.map(([near, cosine]) => ({ side, id: near, cosine, both: names[1 - side].has(tokenText(sides[side].texts[near])) })), "", nearCells),
   ])));
   history.replaceState(null, "", `#${"ab"[s]}=${id}`);
 }
@@ -62,13 +62,13 @@ function heading(text) {
 function listOf(items, kind, cells) {
   const list = document.createElement("ol");
   list.className = "map-near";
-  list.append(...items.map((one) => {
+  list.append(...items.map((entry) => {
     const item = document.createElement("li"), button = document.createElement("button");
     button.type = "button";
     button.className = kind;
-    if (one.both) { button.classList.add("in-both"); button.title = "near in both models"; }
-    button.append(cell("near-name", tokenText(sides[one.side].texts[one.id])), ...cells(one));
-    button.addEventListener("click", () => open(one.side, one.id));
+    if (entry.both) { button.classList.add("in-both"); button.title = "near in both models"; }
+    button.append(cell("near-name", tokenText(sides[entry.side].texts[entry.id])), ...cells(entry));
+    button.addEventListener("click", () => open(entry.side, entry.id));
     item.append(button);
     return item;
   }));
@@ -98,14 +98,21 @@ function normText(norm) {
   return norm === 0 ? "0" : norm >= 0.01 && norm < 100 ? norm.toFixed(2) : String(Number(norm.toPrecision(3)));
 }
 
+function movedTitle() {
+  const { moved: { length }, n_moved: total, aligned } = compared, verb = aligned ? "differ" : "moved";
+  const rows = `${total.toLocaleString("en")} row${total === 1 ? "" : "s"} ${aligned && total === 1 ? "differs" : verb}`;
+  return total > length ? `${rows}; the ${length} that ${verb} most` : rows;
+}
+
 // What the comparison found: damaged and moved rows, and the tokens of one model.
 function overview() {
   const rows = (indexes) => indexes.map((index) => ({ side: 0, id: sides[0].ids[index], index }));
   const count = (total, shown) => (total > shown ? `${total.toLocaleString("en")}, the first ${shown}` : total);
+  const moved = rows(compared.moved);
   const only = sides.map((side, s) => Array.from(side.groups.keys()).filter((id) => side.groups[id] === 1).slice(0, MAX_ONLY).map((id) => ({ side: s, id })));
   const sections = [
     ["Zero or not finite", "norm in A \u2192 B", rows(compared.damaged), compared.n_damaged, "two-rows", rowCells],
-    ["Moved most", "cosine, norm in A \u2192 B", rows(compared.moved), compared.n_moved, "two-rows", rowCells],
+    [movedTitle(), "cosine, norm in A \u2192 B", moved, compared.n_moved, "two-rows", rowCells],
     ...only.map((list, s) => [`Only in ${"AB"[s]}`, "", list, sides[s].only, "one-row", () => []]),
   ];
   page("token").textContent = "Compare";
@@ -113,7 +120,7 @@ function overview() {
   page("about").hidden = true;
   page("overview").hidden = false;
   page("lists").replaceChildren(...sections.flatMap(([title, columns, list, total, kind, cells]) => (list.length === 0 ? [] : [
-    heading(`${title} (${count(total, list.length)})${columns && `: ${columns}`}`), listOf(list, kind, cells),
+    heading(`${title}${list === moved ? "" : ` (${count(total, list.length)})`}${columns && `: ${columns}`}`), listOf(list, kind, cells),
   ])));
 }
 

@@ -12,7 +12,7 @@ function show(id) {
   page("about").textContent = [
     mapData.texts[id] !== `#${id}` && `Token ${id}.`,
     !map.isPlaced(id) ? "This row is zero or not finite, so it is not on the map."
-      : Number.isNaN(share) ? "Its neighbors on this map were not compared with its nearest tokens: only a sample was."
+      : Number.isNaN(share) ? "Not measured: neighborhood preservation was computed for only a sample of the rows."
         : `${Math.round(share * 100)}% of its ${mapData.preservation_k} nearest tokens are also its neighbors on this map.`,
     map.isPlaced(id) && (mapData.near ? "Nearest tokens by cosine over all channels:" : `inlayer neighbors --id ${id} finds its nearest tokens.`),
   ].filter(Boolean).join(" ");

@@ -4,6 +4,7 @@ const LABEL_FONT = 12; // pixels
 const MAX_LABEL = 22; // characters
 const MAX_NAME = 40; // characters of a row that is not on the map
 
+const MIN_COMPLETE = 200; // with as many complete words, the whole map names no others
 const MIN_WORDS = 20; // with fewer, as in a vocabulary of single bytes, other tokens are named as well
 
 // Ids of rows, with the names of those that have a token; `total` may be more than the ids given.
@@ -21,16 +22,16 @@ function cosineText(cosine) {
 
 const TOKEN_KINDS = ["bytes, special tokens, rows without token", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
 
-// The order in which tokens are named: long words, other words, then the rest, each by id (frequent tokens first).
-// `whole` says which tokens are whole words (2: they look cut off); without it, those that look like words with a space
-// before them.
+// The order in which tokens are named: complete or long words, other words, then the rest, each by id (frequent tokens
+// first). `whole` states which tokens are whole words (2: they look truncated, 3: certainly complete); without it, those
+// that look like words with a space before them.
 function labelOrder(texts, whole) {
   const spaced = texts.filter((text) => /^[ \u2581\u0120]\p{L}/u.test(text)).length > texts.length / 8;
   const rank = new Uint8Array(texts.length), kinds = new Uint8Array(texts.length);
   texts.forEach((text, id) => {
     const start = /^[ \u2581\u0120]/.test(text), word = text.replace(/^[ \u2581\u0120]/, "");
     const isWord = whole ? whole[id] > 0 : start === spaced;
-    if (/^\p{L}[\p{L}\p{M}'\u2019-]*$/u.test(word)) rank[id] = isWord ? (word.length > 3 && whole?.[id] !== 2 ? 0 : 1) : 2;
+    if (/^\p{L}[\p{L}\p{M}'\u2019-]*$/u.test(word)) rank[id] = !isWord || whole?.[id] === 2 ? 2 : whole?.[id] === 3 || (!whole && word.length > 3) ? 0 : 1;
     else rank[id] = /^[\p{N}\p{P}\p{S}]+$/u.test(word) ? 3 : 4;
     if (rank[id] < 3) kinds[id] = !/^\p{Script=Latin}/u.test(word) ? 5 : rank[id] === 2 ? 3 : /^\p{Lu}/u.test(word) ? 2 : 1;
     else kinds[id] = rank[id] === 3 && text !== `#${id}` ? 4 : 0;
@@ -108,7 +109,8 @@ function labelBoxes(x, y, width, height, away) {
 function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   const { order, priorities, words, kinds } = labelOrder(texts, whole);
   const names = new Map(), widths = new Map();
-  const farRank = words.filter((rank) => rank < 2).length < MIN_WORDS ? 4 : 1; // largest rank of a token named on the whole map
+  const countOf = (limit) => words.filter((rank) => rank <= limit).length;
+  const farRank = countOf(0) >= MIN_COMPLETE ? 0 : countOf(1) >= MIN_WORDS ? 1 : 4; // largest rank named on the whole map
   const shown = new Map(); // id -> {alpha, wanted, side}
 
   function name(id) {

@@ -15,56 +15,12 @@ function make(name, attributes = {}, ...children) {
 const counted = (amount, noun) => `${number(amount)} ${noun}${amount === 1 ? "" : "s"}`;
 const number = (value) => (value === null ? "unknown" : Number.isInteger(value) ? value.toLocaleString("en-US") : value.toPrecision(4));
 
+// Facts and verdict have the words of inspection/terminal.py.
 function showFacts(report) {
-  const { table, positions, head, vocabulary, rows } = report;
-  const tied = head.tie_word_embeddings === null ? "unknown" : head.tie_word_embeddings ? "tied to the table" : head.tensor ? "untied" : "none";
-  const facts = {
-    Model: `${report.source}${table.model_type ? ` (${table.model_type})` : ""}`,
-    Table: `${number(table.rows)} x ${number(table.width)} ${table.dtype}`,
-    Tensor: `${table.tensor} in ${table.file}, at byte ${number(table.offset)}`,
-    Size: `${number(table.bytes)} bytes, ${number(table.parameters)} parameters`,
-    Positions: positions.kind + (positions.context_length ? `, ${number(positions.context_length)} tokens` : "") + (positions.relative ? `; ${positions.relative}` : ""),
-    Head: tied,
-    Tokenizer: vocabulary.tokenizer ? `${vocabulary.tokenizer}, ${number(vocabulary.tokens)} tokens` : "none",
-    "Rows read": `${number(rows.rows_read)}; zero ${number(rows.zero_rows)}, NaN ${number(rows.nan_rows)}, duplicate ${number(rows.duplicate_rows)}`,
-    Norm: rows.norm_median === null ? "unknown" : `${number(rows.norm_min)} to ${number(rows.norm_max)}, median ${number(rows.norm_median)}`,
-    Undertrained: undertrained(rows),
-  };
-  for (const [name, value] of Object.entries(facts)) byId("facts").append(make("dt", {}, name), make("dd", {}, value));
-  for (const other of report.tables) {
-    const share = other.parameter_share === null ? "" : `, ${(100 * other.parameter_share).toFixed(1)}% of the parameters`;
-    const copy = other.copy_of === null ? "" : `; equals ${other.copy_of}`;
-    const text = `${other.tensor}: ${number(other.rows)} x ${number(other.width)} ${other.dtype}${share}, in ${other.file}, at byte ${number(other.offset)}; ${counted(other.zero_rows, "row")} of zeros${copy}`;
-    byId("facts").append(make("dt", {}, `Table (${other.role})`), make("dd", {}, text));
+  const unchecked = report.not_checked.length ? [["Not checked", report.not_checked]] : [];
+  for (const [label, lines] of [...report.facts, ...unchecked]) {
+    byId("facts").append(make("dt", {}, label), ...lines.map((line) => make("dd", {}, line)));
   }
-  for (const memory of report.ngrams) {
-    const where = memory.layer === null ? "hidden states" : `layer ${memory.layer}`;
-    const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} hash heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
-    const hashed = memory.compressed_vocab_size === null ? "" : `; ${number(memory.compressed_vocab_size)} normalized tokens`;
-    const found = memory.tensors === 1 ? "its tensor has" : `its ${number(memory.tensors)} tensors have`;
-    const matched = memory.tensors ? `${found} as many rows as the config requires` : "the files do not match the config";
-    const text = `${memory.tensor}: ${size}, for n = ${memory.orders.join(", ")}${hashed}; ${matched}`;
-    byId("facts").append(make("dt", {}, `N-grams (${where})`), make("dd", {}, text));
-  }
-  for (const note of report.not_checked) byId("facts").append(make("dt", {}, "Not checked"), make("dd", {}, note));
-}
-
-// This fact and the verdict have the words of inspection/terminal.py.
-function undertrained(rows) {
-  const criteria = [["norm", rows.norm_threshold], ["cosine similarity", rows.cosine_threshold]].filter(([, threshold]) => threshold !== null);
-  const references = counted(rows.reference_rows, "reference token");
-  if (criteria.length === 0) return `unknown from ${references}`;
-  return `${counted(rows.undertrained_rows, "row")} resembling ${references}, judged by ${criteria.map(([name]) => name).join(" and ")}`;
-}
-
-function verdictOf({ findings, not_checked: notChecked, exit_code: exitCode, strict }) {
-  const count = (severity) => findings.filter((finding) => finding.severity === severity).length;
-  const counts = ["error", "warning", "note"].filter(count).map((severity) => counted(count(severity), severity));
-  let verdict = exitCode ? "needs attention" : "healthy";
-  if (notChecked.length && !count("error") && !count("warning")) {
-    verdict = `no defects in what was checked${strict ? "; --strict requires a complete check" : ""}`;
-  }
-  return counts.length ? `${verdict}: ${counts.join(", ")}` : verdict;
 }
 
 function showNorms({ counts, edges }) {
@@ -96,7 +52,7 @@ function showFindings(report, texts) {
     }
     const heading = make("h3", {}, ...(color ? [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" })] : []), `${finding.severity}: ${finding.code}`);
     const rest = finding.ids.length - MAX_SHOWN, more = rest > 0 ? [make("p", {}, `and ${number(rest)} more; inlayer inspect --ids ${finding.code} lists all`)] : [];
-    byId("findings").append(make("div", { class: "finding" }, heading, make("p", {}, finding.message), ...(finding.ids.length ? [list] : []), ...more));
+    byId("findings").append(make("div", { class: "finding" }, heading, make("p", {}, finding.message), ...(finding.ids.length ? [list] : []), ...more, make("p", { class: "advice" }, `\u2192 ${finding.advice}`)));
   }
   return colors;
 }
@@ -112,9 +68,10 @@ function showMap(report, data, colors) {
   if (map) map.setData(data);
   else map = makeMap(byId("map"), data, { isStill: () => motion.instant });
   map.setColors(groups, PALETTE);
-  byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const undrawn = data.n_undrawn ? ` Not shown (zero or non-finite rows): ${rowNames(data.undrawn_ids, data.texts, data.n_undrawn)}.` : "";
-  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.mean_preservation)}% of a token's ${data.preservation_k} nearest tokens are also its neighbors on this map.${undrawn}`;
+  const entries = [...colors].map(([code, color]) => [color, `${code} (${number(report.ids[code].length)})`]);
+  byId("legend").replaceChildren(...[...entries, [0, "other rows"]].flatMap(([color, text]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${text}  `]));
+  const omitted = data.n_omitted ? ` Not shown (zero or non-finite rows): ${rowNames(data.omitted_ids, data.texts, data.n_omitted)}.` : "";
+  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.mean_preservation)}% of a token's ${data.preservation_k} nearest tokens are also its neighbors on this map.${omitted}`;
 }
 
 // A served page links to the other pages, passing on its access token.
@@ -127,6 +84,20 @@ function showTabs() {
   byId("learn").href = `/learn${location.search}`;
   byId("here").href = location.href;
   byId("tabs").hidden = false;
+}
+
+// A served page shows one model; another one is shown by loading the page again.
+async function showModels() {
+  const { models } = await fetchJson("/api/models"), select = byId("model");
+  select.replaceChildren(...models.map(({ name }) => make("option", { value: name }, name)));
+  select.value = new URLSearchParams(location.hash.slice(1)).get("model") ?? models[0].name;
+  select.addEventListener("change", () => {
+    const state = new URLSearchParams(location.hash.slice(1));
+    state.set("model", select.value);
+    location.hash = state;
+  });
+  addEventListener("hashchange", () => location.reload());
+  byId("models").hidden = models.length === 1;
 }
 
 async function fetchJson(path) {
@@ -167,10 +138,11 @@ async function start() {
   const embedded = JSON.parse(byId("data").textContent);
   if (embedded === null) showTabs();
   try {
+    if (embedded === null) await showModels();
     const report = embedded?.report ?? await fetchJson("/api/inspect");
     byId("heading").textContent = document.title = `Inspect ${report.source}`;
     byId("verdict").replaceChildren(
-      make("span", { class: report.exit_code ? "verdict-attention" : "verdict-healthy" }, verdictOf(report)),
+      make("span", { class: report.exit_code ? "verdict-attention" : report.verdict.startsWith("healthy") ? "verdict-healthy" : "verdict-unsure" }, report.verdict),
       report.quick ? "(only a sample of the rows was read)" : "");
     showFacts(report);
     showNorms(report.norms);

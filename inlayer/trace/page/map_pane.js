@@ -102,14 +102,14 @@ function showMap(isAvailable, message = "") {
 }
 
 function describeMap(map) {
-  const { method, complete, is_improving, texts, mean_preservation, preservation_k, trustworthiness, n_undrawn, undrawn_ids } = map;
+  const { method, complete, is_improving, texts, mean_preservation, preservation_k, trustworthiness, n_omitted, omitted_ids } = map;
   const name = method === "tsne" ? "t-SNE" : "Principal components";
   const facts = [
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
     `On average, ${Math.round(toNumber(mean_preservation) * 100)}% of a token's ${preservation_k} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
     is_improving && "Computing a better layout…",
-    n_undrawn > 0 && `Not shown (zero or non-finite rows): ${rowNames(undrawn_ids.slice(0, 3), texts, n_undrawn)}.`,
+    n_omitted > 0 && `Not shown (zero or non-finite rows): ${rowNames(omitted_ids.slice(0, 3), texts, n_omitted)}.`,
   ].filter(Boolean).join(" ");
   const meaning = "Each dot is a token. Tokens with similar rows tend to be close together: click one to see its neighbors. ";
   mapParts.about.replaceChildren(span("map-meaning", meaning), span("map-facts", facts));
