@@ -42,7 +42,7 @@ def test_hash_does_not_depend_on_use():
 
 
 def test_missing_column_and_unbatched_map_are_errors():
-    with pytest.raises(InputError, match="no column 'text'; its columns are body"):
+    with pytest.raises(InputError, match="no column 'text'; it has body"):
         EmbedColumn("default")({"body": ["a"]})
     with pytest.raises(InputError, match="batched=True"):
         EmbedColumn("default")({"text": "a"})
