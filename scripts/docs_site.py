@@ -65,7 +65,7 @@ def route_sections() -> Iterator[str]:
     from inlayer.cli.serve import open_pipelines
     from inlayer.web.app import make_app
 
-    api: Any = make_app(open_pipelines((None,)), token="").app
+    api: Any = make_app(open_pipelines(("default",)), token="").app
     document = api.openapi()
     for path, methods in document["paths"].items():
         for method, route in methods.items():

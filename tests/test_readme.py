@@ -78,8 +78,6 @@ def test_the_commands_of_the_table_run_in_this_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(ROOT / "README.md", tmp_path)
-    (line,) = re.findall(r"two words and a score, such as `(.+?)`", README)
-    (tmp_path / "pairs.txt").write_text(f"{line}\nsun seven 1\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "data"))
     commands = re.findall(r"^\| .* \| `(inlayer .+)` \|$", README, flags=re.MULTILINE)

@@ -78,7 +78,7 @@ class TableProjection(NamedTuple):
 
     Example:
         >>> projection = inlayer.load("default").project()
-        >>> projection.method, projection.points.shape, len(projection.undrawn_ids)
+        >>> projection.method, projection.points.shape, len(projection.omitted_ids)
         ('pca', (6144, 2), 1)
     """
 

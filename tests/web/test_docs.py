@@ -67,7 +67,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         rows["texts x max_tokens, texts x max_tokens x dims"] == f"{schemas.MAX_BATCH_TOKENS:,}, {schemas.MAX_VALUES:,}"
     )
     assert rows["waiting requests"].startswith(f"{app.QUEUE};")
-    assert rows["tasks graded at once, waiting"].startswith(f"{course.GRADING_THREADS}, {course.GRADING_QUEUE};")
+    assert rows["tasks graded in parallel, waiting"].startswith(f"{course.GRADING_THREADS}, {course.GRADING_QUEUE};")
     assert rows["code of a task"] == f"{schemas.MAX_CODE:,} characters"
     assert rows["connections"] == (
         f"{server.MAX_CONNECTIONS}; closed after {server.HEAD_SECONDS:g} s without a first request, "
