@@ -58,7 +58,7 @@ class Embeddings(ExtraTables):
     Args:
         vocab_size: Rows of the token table.
         n_embd: Width of the hidden states.
-        block_size: Number of learned or precomputed sinusoidal positions; not for other schemes.
+        block_size: Number of learned or precomputed sinusoidal positions; not used by other schemes.
         positions: "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions; by default "learned"
             if block_size is given, otherwise "none".
         padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
@@ -87,7 +87,7 @@ class Embeddings(ExtraTables):
         position_offset: Unused rows at the start of learned positions.
         per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4); see `per_layer()`.
         value_embeddings: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
-        head_dim: For positions="rotary": channels per attention head, by default n_embd, as for a single head.
+        head_dim: For positions="rotary": channels per attention head, n_embd (a single head) by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
         dtype: As in torch.nn.Embedding.
@@ -245,7 +245,7 @@ class Embeddings(ExtraTables):
         """Compute hidden states (B, T, D); one text (T,) gives (T, D).
 
         Args:
-            input_ids: Token ids (B, T). Give exactly one of input_ids and inputs_embeds.
+            input_ids: Token ids (B, T). Pass exactly one of input_ids and inputs_embeds.
             inputs_embeds: Vectors (B, T, D) in place of the rows.
             position_ids: (B, T) or (T,), for learned and sinusoidal positions; ignored otherwise. For rotary positions,
                 pass them to `rotary`. By default, positions count from the left, padding included, unless

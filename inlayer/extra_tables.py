@@ -47,7 +47,7 @@ class ExtraTables(InputTable):
         layer: int | None = None,
         attention_mask: Tensor | None = None,
     ) -> Int[Tensor, "B T H"]:
-        """Compute the rows of an n-gram memory that each token reads.
+        """Compute the indices of the n-gram memory rows that each token reads.
 
         Args:
             input_ids: Token ids (B, T).
@@ -57,7 +57,7 @@ class ExtraTables(InputTable):
             attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
         Returns:
-            One row per hash head (B, T, heads).
+            One row index per hash head (B, T, heads).
 
         Raises:
             InputError: If the layer has no n-gram memory, or `layer` does not choose one.
@@ -69,7 +69,7 @@ class ExtraTables(InputTable):
             >>> layer.ngram_ids(torch.tensor([[7, 8, 9]])).shape
             torch.Size([1, 3, 16])
         """
-        spec, memory = self._choose(layer)
+        spec, memory = self._choose_memory(layer)
         ids = check_ids(input_ids).cpu().numpy()
         before = None if history is None else check_ids(history, "history").cpu().numpy()
         mask = None if attention_mask is None else check_dense(attention_mask, "attention_mask").long().cpu().numpy()
@@ -107,7 +107,7 @@ class ExtraTables(InputTable):
             >>> layer.ngram(torch.tensor([[7, 8, 9]])).shape
             torch.Size([1, 3, 16, 4])
         """
-        spec, memory = self._choose(layer)
+        spec, memory = self._choose_memory(layer)
         if memory is None:
             raise InputError(
                 f"the rows of the n-gram memory {spec.tensor_suffix} were not loaded; use "
@@ -116,7 +116,7 @@ class ExtraTables(InputTable):
         rows = self.ngram_ids(input_ids, history, layer=layer, attention_mask=attention_mask)
         return to_tensor(memory.table.rows(rows.cpu().numpy())).to(input_ids.device, self.dtype)
 
-    def _choose(self, layer: int | None) -> tuple[NgramSpec, NgramMemory | None]:
+    def _choose_memory(self, layer: int | None) -> tuple[NgramSpec, NgramMemory | None]:
         """Return the memory of a layer or, if `layer` is None, the only memory."""
         specs = [spec for spec in self.ngrams if layer is None or spec.layer == layer]
         if len(specs) != 1:
@@ -164,7 +164,7 @@ class ExtraTables(InputTable):
             Traceback (most recent call last):
             inlayer.errors.InputError: this model has no n-gram memory
         """
-        spec, _ = self._choose(None)
+        spec, _ = self._choose_memory(None)
         ngram_rows = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
         if spec.added == "sum":
             for head in range(spec.n_hash_heads):
@@ -260,7 +260,7 @@ class ExtraTables(InputTable):
         if self.value_tables is not None:
             if layer is None:
                 layers = ", ".join(map(str, self.value_layers))
-                raise InputError(f"these value embeddings differ by block; choose one with layer=: {layers}")
+                raise InputError(f"these value embeddings differ by block; pass layer= with one of: {layers}")
             table = self.value_tables[str(layer)]
         assert table is not None
         vectors: Tensor = table(input_ids)

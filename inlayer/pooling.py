@@ -105,7 +105,7 @@ def last_token_pool(hidden: States, mask: Mask = None) -> Float[Tensor, "B D"]:
         >>> last_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[3.]])
     """
-    return select(hidden, mask, last=True)
+    return select_token(hidden, mask, last=True)
 
 
 def first_token_pool(hidden: States, mask: Mask = None) -> Float[Tensor, "B D"]:
@@ -126,7 +126,7 @@ def first_token_pool(hidden: States, mask: Mask = None) -> Float[Tensor, "B D"]:
         >>> first_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[1.]])
     """
-    return select(hidden, mask, last=False)
+    return select_token(hidden, mask, last=False)
 
 
 def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Tensor:
@@ -135,7 +135,7 @@ def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Te
     return rows_ND.new_zeros(count, rows_ND.shape[1]).index_add(0, index_N, rows_ND)
 
 
-def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
+def select_token(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
     """Return the hidden state of each text's last or first real token; a text without any gives zeros."""
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)

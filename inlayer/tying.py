@@ -61,7 +61,7 @@ def resolve_table(source: nn.Module) -> nn.Module:
     # The class is checked first: the weight of a stored table would read all of its rows.
     if not isinstance(table, nn.Module) or not (hasattr(type(table), "weight") or hasattr(table, "weight")):
         raise InputError(
-            f"{type(source).__name__} cannot be tied to: it has neither .weight nor .get_input_embeddings()"
+            f"{type(source).__name__} has no rows to tie a head to: neither .weight nor .get_input_embeddings()"
         )
     return table
 

@@ -225,7 +225,7 @@ class Model(TextVectors):
         """Answer "a - b + c", and test the answer against its baselines.
 
         Args:
-            a: A word, a text, a token id, or a vector, as for `neighbors`; so are b and c.
+            a: A word, a text, a token id, or a vector, as in `neighbors`. The same applies to b and c.
             b: The query to subtract.
             c: The query to add.
             k: Number of answers.
@@ -253,7 +253,7 @@ class Model(TextVectors):
 
         Args:
             method: "pca"; "tsne" (extra `map`), which takes minutes, and returns its points so far on Ctrl-C; or
-                "best": t-SNE if it has been computed before, as for the bundled sample, otherwise PCA.
+                "best": t-SNE if it has been computed before, as with the bundled sample, otherwise PCA.
             progress: Called as `progress(done, total)`.
 
         Returns:

@@ -112,7 +112,7 @@ class TextVectors:
 
         Args:
             texts: Texts, for example the lines of a file; read as they are needed.
-            pool: Same as in `encode`, as are the arguments below.
+            pool: Same as in `encode`. This also applies to the arguments below.
             weights: A fitted `Weighting`, or its path.
             normalize: Scale each vector to norm 1.
             dim: Keep this many values.

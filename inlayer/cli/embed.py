@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 SIF = "sif"
 SIF_FILE = ".weighting.safetensors"  # appended to the name of the output
-SIF_CHARACTERS = 2**24  # of the input that are read to fit the weights
+SIF_CHARACTERS = 2**24  # limit for the input that is read to fit the weights
 EXAMPLE_TEXTS = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 ROWS_AT_ONCE = 32  # rows embedded at a time; more than are shown
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8

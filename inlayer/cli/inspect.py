@@ -20,7 +20,7 @@ import typer
 from inlayer.cli.app import Source, app, console, examples, open_model, output_file, print_json
 from inlayer.errors import InputError
 from inlayer.files import format_path, write_output
-from inlayer.render.numbers import duration
+from inlayer.render.numbers import format_duration
 from inlayer.render.progress_bar import Progress, no_progress, progress_bar, stop_signals
 
 INSPECT_EXAMPLES = examples(
@@ -102,7 +102,7 @@ def _announcer(rows: int, width: int) -> Progress:
             return
         announced = True
         if (remaining := seconds / (done - first) * (total - done)) > LONG_SECONDS:
-            time_left = f"{remaining:.0f} s" if remaining < 60 else duration(remaining)
+            time_left = f"{remaining:.0f} s" if remaining < 60 else format_duration(remaining)
             hints = "--quick reads a sample; Ctrl-C stops and shows what was found so far"
             sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {time_left}; {hints}\n")
 

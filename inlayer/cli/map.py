@@ -54,7 +54,7 @@ def map_(
     png: Annotated[str | None, output_file(help="Write a labeled picture.")] = None,
     parquet: Annotated[
         str | None,
-        output_file(help="Write a file for `embedding-atlas FILE --text text --x x --y y`."),
+        output_file(help="Write a Parquet file to open with `embedding-atlas FILE --text text --x x --y y`."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -65,7 +65,9 @@ ANALOGY_EXAMPLES = examples(
 
 @app.command(epilog=NEIGHBORS_EXAMPLES)
 def neighbors(
-    query: Annotated[str | None, typer.Argument(help="A word or a text; the mean of its tokens' rows is used.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="A word or phrase. If it has several tokens, the mean of their rows is used.")
+    ] = None,
     token_id: Annotated[int | None, typer.Option("--id", min=0, help="A token id instead of a word.")] = None,
     model: ModelOption = None,
     k: Count = 10,

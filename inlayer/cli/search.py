@@ -52,14 +52,14 @@ def search(
         str | None,
         typer.Option(
             metavar="FILE|sif",
-            help="Token weights, as for inlayer embed. \\[default: those recorded in the file]",
+            help="Token weights, same as in inlayer embed. \\[default: those recorded in the file]",
         ),
     ] = None,
     pool: Annotated[
         Pool | None,
         typer.Option(
             metavar="NAME",
-            help="Pooling method, as for inlayer embed. \\[default: as recorded in the file, otherwise mean]",
+            help="Pooling method, same as in inlayer embed. \\[default: as recorded in the file, otherwise mean]",
         ),
     ] = None,
     as_json: Json = False,

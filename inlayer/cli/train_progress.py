@@ -14,7 +14,7 @@ from rich import progress as rich_progress
 from rich.console import Console
 from rich.text import Text
 
-from inlayer.render.numbers import duration
+from inlayer.render.numbers import format_duration
 from inlayer.training.metrics import Metrics
 from inlayer.training.resumable_run import TrainingProgress
 
@@ -54,7 +54,7 @@ class Reporter(TrainingProgress):
         self.bar.update(self.task, completed=step, description=text)
         if self.bar.disable and (now >= self.next_line or step == self.total):
             self.next_line = now + LOG_INTERVAL
-            remaining = duration((self.total - step) * seconds / step)
+            remaining = format_duration((self.total - step) * seconds / step)
             sys.stderr.write(f"step {step:,} of {self.total:,}  {text}  {remaining} left\n")
 
 

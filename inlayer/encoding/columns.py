@@ -26,7 +26,7 @@ class TextRows(NamedTuple):
     texts: list[str]
     others: Any
     place: str  # such as "a.txt, line"
-    numbers: Sequence[int]  # of the lines or rows
+    numbers: Sequence[int]  # line or row numbers
 
     def slice(self, start: int, end: int) -> TextRows:
         part = slice(start, end)

@@ -320,7 +320,7 @@ def _read_errors(name: str) -> Iterator[None]:
     try:
         with file_errors(name):
             yield
-    except (EOFError, zlib.error) as error:  # of a compressed file
+    except (EOFError, zlib.error) as error:  # a damaged compressed file
         raise InputError(f"{name} cannot be read: {error}") from None
 
 

@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     start: int  # index of its first input row; with Ray, of its slice
     end: int  # index after its last input row; with Ray, index of its row group
-    checksum: int  # of all input rows so far; with Ray, the version of its file
+    checksum: int  # checksum of all input rows so far; with Ray, the version of its file
     rows: int  # number of rows in it
 
     @property

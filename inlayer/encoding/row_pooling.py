@@ -3,7 +3,7 @@
 text -> ids -> rows -> [pooling] -> vectors
 - a text of up to SEGMENT tokens is summed in float32, in the order of its tokens; a longer one is a float64 sum of such
   segments. torch, SciPy and numpy then give the same bits, for any batch size and number of threads. The error is at
-  most 1e-6 times the largest absolute value of the table; sums in float64 would make `encode` 60 % slower
+  most 1e-6 times the largest absolute value of the table; sums in float64 would make `encode` 60% slower
 - token weights are multiplied into the rows before they are summed, for the same reason
 - a table of up to MAX_TABLE_BYTES is kept in float32; of a larger one, each batch reads the rows that occur in it
 - see also: pooling of hidden states, with masks and gradients (inlayer/pooling.py)

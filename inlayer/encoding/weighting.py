@@ -84,7 +84,7 @@ class Weighting:
             sif: The constant a of smooth inverse frequency; 0 turns it off.
             components: Number of common components to project out.
             whiten: Subtract the mean, and give all directions the same variance.
-            dim: Keep only the `dim` directions of largest variance. Requires `whiten`.
+            dim: Keep only the `dim` directions with the largest variance. Requires `whiten`.
 
         Returns:
             The weighting.

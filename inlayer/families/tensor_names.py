@@ -145,7 +145,7 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     def preference(name: str) -> tuple[int, int, bool, str]:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, beside, strict=False)))
         order = next(order for order, end in enumerate(ends) if name.endswith(end))
-        return -shared, order, "decoder." in name, name  # of a shared table's names, the encoder's comes first
+        return -shared, order, "decoder." in name, name  # if a shared table has several names, prefer the encoder's
 
     return min(candidates, key=preference, default=None)
 

@@ -104,7 +104,7 @@ def read_pickle(stream: BytesIO, source: str) -> tuple[Any, dict[str, Storage]]:
             if opcode.name == "STOP":
                 return machine.stack.pop(), machine.storages
             machine.step(opcode, argument)
-        raise ValueError("it has no STOP")
+        raise ValueError("it does not end with a STOP opcode")
     except InlayerError:
         raise
     except DAMAGE_ERRORS as error:

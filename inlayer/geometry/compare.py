@@ -136,7 +136,7 @@ class MatchedRows(NamedTuple):
 
     a: Side
     b: Side
-    cosines: Numbers  # of each token's two rows; NaN if one is zero or not finite
+    cosines: Numbers  # between each token's two rows; NaN if one is zero or not finite
     norms_a: Numbers
     norms_b: Numbers
     equal: npt.NDArray[np.bool_]  # whether the two rows are exactly equal
@@ -160,7 +160,7 @@ def compare(a: Model | str | os.PathLike[str], b: Model | str | os.PathLike[str]
     """Compare the tables of two models: shared tokens, rows that moved, and overlapping neighborhoods.
 
     Args:
-        a: A model, or a source as for `inlayer.load`.
+        a: A model, or any source that `inlayer.load` accepts.
         b: The model to compare it with.
         top: Number of rows to list, those that moved most.
 

@@ -80,7 +80,7 @@ def nearest(
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
-            if part == 0:  # the others are about as far
+            if part == 0:  # the other threads are about as far along
                 progress(min((int(ids_N[-1]) + 1) * len(parts), rows), rows)
         return best.merge()
 
@@ -130,7 +130,7 @@ class TopRows:
             kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
             self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
         worst_Q = self._worst_Q
-        improved = np.flatnonzero(scores_QN.max(1) > worst_Q)  # faster than to compare all scores
+        improved = np.flatnonzero(scores_QN.max(1) > worst_Q)  # faster than comparing all scores
         scores_IN = scores_QN[improved]
         flat = np.flatnonzero(scores_IN > worst_Q[improved, None])  # several times faster than nonzero with two axes
         rows, columns = np.divmod(flat, len(ids_N))

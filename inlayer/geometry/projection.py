@@ -151,7 +151,7 @@ def load_cached(fingerprint: str, method: str, cache: Path | None) -> TableProje
 
 
 def pca(table: StoredTable, count: int = 2, progress: Progress = no_progress) -> TableProjection:
-    """Project every row onto the `count` directions of largest variance."""
+    """Project every row onto the `count` directions with the largest variance."""
     width = table.embedding_dim
     mean_D, valid_V, total, scale = _statistics(table)
     if int(valid_V.sum()) < 3:

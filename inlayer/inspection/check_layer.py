@@ -44,7 +44,7 @@ MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
 LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
 MAX_IDENTICAL = 0.01  # share of the positions: in a table extended by repeating it, each position occurs a few times
-MIN_RMS = 1e-5  # of positions; larger values are always accepted, up to 1
+MIN_RMS = 1e-5  # for position tables; larger values are always accepted, up to 1
 MAX_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
 MAX_POSITIONS = 2**23
 

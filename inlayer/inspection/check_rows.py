@@ -1,11 +1,6 @@
 """Rows: NaN, zero, constant, and duplicate rows, norms, channels, padding, undertrained tokens.
 
 source -> Model -> [facts -> findings] -> Report
-- undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
-  tokens, and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
-- there are two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
-  reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
-  ordinary rows
 - warnings are about tokens that ordinary text produces. Zero, equal, or untrained rows beyond the tokenizer, in
   reserved tokens, and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
@@ -19,7 +14,7 @@ source -> Model -> [facts -> findings] -> Report
   text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
   reported as a warning
 - published models pass every check; each threshold is a constant with a comment that justifies it
-- see also: reading rows (scan.py), the same rules for a head (check_head.py)
+- see also: reading rows (scan.py), undertrained rows (undertrained.py), the same rules for a head (check_head.py)
 Tested on planted rows in tests/inspection/test_scan.py, with damaged checkpoints in tests/inspection/test_faults.py, on
 real models in tests/inspection/test_report.py.
 """
@@ -35,18 +30,13 @@ import numpy as np
 
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity
-from inlayer.inspection.report import MAX_UNDERTRAINED, MIN_REFERENCES, RowFacts, TrainingFacts
+from inlayer.inspection.report import MAX_UNDERTRAINED, RowFacts, TrainingFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
+from inlayer.inspection.undertrained import Undertrained, find_undertrained, reference_rows
 from inlayer.render.numbers import pluralize
 
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
-REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
-TOLERANCE = 0.1  # margin by which an ordinary row may exceed the references
-MAX_REFERENCE_NORM = 0.5  # norm ratio of references to ordinary rows
-MIN_COSINE = 0.5  # cosine of references to their mean direction
-MAX_DISTANCE_RATIO = 1 / 3  # ratio of distances (1 - cosine) of references to ordinary rows
-MAX_MATCHES = 0.5  # share of the ordinary rows: beyond this, a criterion does not separate them
 MAX_ZERO_ROWS = 0.01  # share of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 10
 MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
@@ -61,15 +51,6 @@ MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
 MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
 MIN_REPEATED_ROWS = 16  # a shorter run may be tokens that were added the same way
-
-
-class Undertrained(NamedTuple):
-    """Flags of the undertrained rows. A threshold is None if its criterion was not used."""
-
-    rows: Flags
-    references: int
-    norm_threshold: float | None = None
-    cosine_threshold: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,36 +94,6 @@ class ScannedRows:
             yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
 
 
-def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
-    """Flag rows that were never trained: no text reaches them, or they are special and still equal another row."""
-    return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
-
-
-def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
-    """Find ordinary rows that look like the rows of reference tokens."""
-    references, ordinary = is_reference & statistics.usable, is_ordinary & statistics.usable
-    n_references, found = int(references.sum()), np.zeros(len(references), np.bool_)
-    if n_references < MIN_REFERENCES or not ordinary.any():
-        return Undertrained(found, n_references)
-    norms, cosines, min_cosine = statistics.norms, statistics.cosines, None
-    max_norm = _threshold(norms[references], norms[ordinary], MAX_REFERENCE_NORM)
-    if max_norm is not None:
-        found |= norms <= max_norm
-    if cosines is not None:
-        max_distance = _threshold(1 - cosines[references], 1 - cosines[ordinary], MAX_DISTANCE_RATIO)
-        if max_distance is not None and max_distance < 1 - MIN_COSINE:
-            min_cosine = 1 - max_distance
-            found |= cosines >= min_cosine
-    return Undertrained(ordinary & found, n_references, max_norm, min_cosine)
-
-
-def _threshold(references: Numbers, ordinary: Numbers, max_ratio: float) -> float | None:
-    """Return the largest value of a reference, ignoring outliers, or None if many ordinary values are that small."""
-    threshold = (1 + TOLERANCE) * float(np.quantile(references, REFERENCE_QUANTILE))
-    separate = threshold < max_ratio * float(np.median(ordinary))
-    return threshold if separate and float((ordinary <= threshold).mean()) < MAX_MATCHES else None
-
-
 def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float | None) -> RowFacts:
     """Count unusual rows, and summarize norms and channels. The norm of `padding_id` is reported separately."""
     scan, undertrained, energy = rows.statistics, rows.undertrained, rows.statistics.channel_energy
@@ -151,7 +102,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
     counts: list[int] = []
     if len(norms):
         low, median, high = float(norms.min()), float(np.median(norms)), float(norms.max())
-        top = min(high, max(low, 4 * median))  # of the histogram: up to 4 medians if the largest norm is an outlier
+        top = min(high, max(low, 4 * median))  # the histogram's end: 4 medians if the largest norm is an outlier
         # from 0 up, because numpy cannot divide a narrow range far from 0
         counts = np.histogram(norms - low, BINS, (0.0, top - low))[0].tolist()
     dominant = int(energy.argmax()) if total > 0 else None

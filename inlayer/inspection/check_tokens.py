@@ -226,7 +226,7 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
         message, advice = f"{pluralize(n_outside, 'token')} beyond the {tokens.rows:,} rows of the table", ""
         special = tokens.tokenizer.special_ids.intersection(outside)
         if len(special) == n_outside and all(OTHER_MODALITY.search(tokens.text(one) or "") for one in special):
-            severity = "note"  # of a larger sibling
+            severity = "note"  # they belong to a larger sibling
             message += "; named for image or audio input, which this model does not accept"
             advice = "These tokens never reach this model."
         examples = tokens.examples(outside)

@@ -23,7 +23,7 @@ from inlayer.errors import InlayerError, MissingFileError
 from inlayer.families.config_reader import text_config
 from inlayer.files import join_names
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
-from inlayer.inspection.check_rows import MIN_COSINE, ScannedRows, reference_rows, row_facts
+from inlayer.inspection.check_rows import ScannedRows, row_facts
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import MIN_REFERENCES, Report
@@ -36,6 +36,7 @@ from inlayer.inspection.scan import (
     sample_ids,
     scan_rows,
 )
+from inlayer.inspection.undertrained import MIN_COSINE, reference_rows
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -58,7 +59,7 @@ def inspect(
     The files are never executed or trusted, and torch is not needed.
 
     Args:
-        source: A folder, a file, a hub id, or the name of a sample, as for `inlayer.load`; or a loaded model. The
+        source: A folder, a file, a hub id, or the name of a sample, as in `inlayer.load`; or a loaded model. The
             default is the bundled sample model.
         quick: Read only headers and a sample of the rows. Defects outside the sample are missed.
         strict: Also set `exit_code` to 1 if the table is randomly initialized, or if anything was not checked.

@@ -30,7 +30,7 @@ Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
 MAX_EXAMPLES = 5  # examples drawn until one differs from the graded input
-STOPPED = {"timeout", "output", "memory", "refused", "ended"}  # failures that only an unfinished call explains
+STOP_RULES = {"timeout", "output", "memory", "refused", "ended"}  # failures that only an unfinished call explains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +184,7 @@ class GradingRun:
             example = self.solve(self.module.CHECKS[0], 1) if check and failed.rule == "forbidden-name" else None
             return ("An input, with the output it should give:", *example.lines("output")) if example else ()
         last, index = session.calls[-1], len(session.calls)
-        if failed.rule in STOPPED and last.output is not NO_OUTPUT:
+        if failed.rule in STOP_RULES and last.output is not NO_OUTPUT:
             return ()
         expected, example = failed.expected, None
         if check is not None:

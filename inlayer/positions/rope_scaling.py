@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.families import rope_scaling_settings as rope_scaling
+from inlayer.families import rope_scaling_settings as settings
 from inlayer.families.rope_scaling_settings import RopeScaling
 
 
@@ -29,17 +29,17 @@ def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, leng
     """Return inverse frequencies of `dim // 2` channel pairs, and the factor for cos and sin, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
-    if isinstance(scaling, rope_scaling.LinearScaling):
+    if isinstance(scaling, settings.LinearScaling):
         return plain_frequencies(dim, theta) / scaling.factor, 1.0
-    if isinstance(scaling, rope_scaling.DynamicNTKScaling):
+    if isinstance(scaling, settings.DynamicNTKScaling):
         return _dynamic_ntk(scaling, dim, theta, length), 1.0
-    if isinstance(scaling, rope_scaling.YarnScaling):
+    if isinstance(scaling, settings.YarnScaling):
         return _yarn(scaling, dim, theta), scaling.cos_sin_factor
-    if isinstance(scaling, rope_scaling.Llama3Scaling):
+    if isinstance(scaling, settings.Llama3Scaling):
         return _llama3(scaling, dim, theta), 1.0
-    if isinstance(scaling, rope_scaling.ProportionalScaling):
+    if isinstance(scaling, settings.ProportionalScaling):
         return _proportional(scaling, dim, theta), 1.0
-    if isinstance(scaling, rope_scaling.NTKAlphaScaling):
+    if isinstance(scaling, settings.NTKAlphaScaling):
         _check_ntk(dim)
         return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
     factor = scaling.cos_sin_factor
@@ -53,34 +53,34 @@ def _check_ntk(dim: int) -> None:
         raise InputError(f"RoPE scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
 
 
-def _proportional(rule: rope_scaling.ProportionalScaling, dim: int, theta: float) -> Tensor:
-    rotated = int(rule.fraction * dim // 2)
+def _proportional(scaling: settings.ProportionalScaling, dim: int, theta: float) -> Tensor:
+    rotated = int(scaling.fraction * dim // 2)
     # Only these powers are computed, as in the reference: the last bits of a power depend on the length of the tensor.
     powers = theta ** (torch.arange(0, 2 * rotated, 2, dtype=torch.int64).float() / dim)
-    return torch.cat((1.0 / powers, torch.zeros(dim // 2 - rotated))) / rule.factor
+    return torch.cat((1.0 / powers, torch.zeros(dim // 2 - rotated))) / scaling.factor
 
 
-def _dynamic_ntk(rule: rope_scaling.DynamicNTKScaling, dim: int, theta: float, length: Tensor) -> Tensor:
+def _dynamic_ntk(scaling: settings.DynamicNTKScaling, dim: int, theta: float, length: Tensor) -> Tensor:
     _check_ntk(dim)
     # `length` stays a tensor, so the power is computed in float32, as in the reference.
-    original = rule.original_max_position_embeddings
+    original = scaling.original_max_position_embeddings
     clamped = torch.clamp(length, min=original)
-    theta_factor = (rule.factor * clamped / original) - (rule.factor - 1)
+    theta_factor = (scaling.factor * clamped / original) - (scaling.factor - 1)
     longer = plain_frequencies(dim, theta * theta_factor ** (dim / (dim - 2)))
     return torch.where(length > original, longer, plain_frequencies(dim, theta))
 
 
-def _yarn(rule: rope_scaling.YarnScaling, dim: int, theta: float) -> Tensor:
+def _yarn(scaling: settings.YarnScaling, dim: int, theta: float) -> Tensor:
     if not theta > 1:
         raise InputError(f"RoPE scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}")
     powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
-    unscaled, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
+    unscaled, divided = 1.0 / powers, 1.0 / (scaling.factor * powers)
     # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
     low, high = (
-        (dim * math.log(rule.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
-        for count in (rule.beta_fast, rule.beta_slow)
+        (dim * math.log(scaling.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
+        for count in (scaling.beta_fast, scaling.beta_slow)
     )
-    if rule.truncate:
+    if scaling.truncate:
         low, high = float(math.floor(low)), float(math.ceil(high))
     low, high = max(low, 0.0), min(high, float(dim - 1))
     if low == high:
@@ -90,28 +90,28 @@ def _yarn(rule: rope_scaling.YarnScaling, dim: int, theta: float) -> Tensor:
     return divided * (1 - unscaled_share) + unscaled * unscaled_share
 
 
-def _llama3(rule: rope_scaling.Llama3Scaling, dim: int, theta: float) -> Tensor:
+def _llama3(scaling: settings.Llama3Scaling, dim: int, theta: float) -> Tensor:
     unscaled = plain_frequencies(dim, theta)
     wavelength = 2 * math.pi / unscaled
-    original, low, high = rule.original_max_position_embeddings, rule.low_freq_factor, rule.high_freq_factor
+    original, low, high = scaling.original_max_position_embeddings, scaling.low_freq_factor, scaling.high_freq_factor
     longest, shortest = original / low, original / high
-    scaled = torch.where(wavelength > longest, unscaled / rule.factor, unscaled)
+    scaled = torch.where(wavelength > longest, unscaled / scaling.factor, unscaled)
     smooth = (original / wavelength - low) / (high - low)
-    blended = (1 - smooth) * scaled / rule.factor + smooth * scaled
+    blended = (1 - smooth) * scaled / scaling.factor + smooth * scaled
     between = ~(wavelength < shortest) & ~(wavelength > longest)
     return torch.where(between, blended, scaled)
 
 
-def _long_rope(rule: rope_scaling.LongRopeScaling, dim: int, theta: float, length: Tensor) -> Tensor:
+def _long_rope(scaling: settings.LongRopeScaling, dim: int, theta: float, length: Tensor) -> Tensor:
     for name in ("short_factor", "long_factor"):
-        if len(getattr(rule, name)) != dim // 2:
+        if len(getattr(scaling, name)) != dim // 2:
             raise InputError(
-                f"RoPE scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
+                f"RoPE scaling 'longrope' has {len(getattr(scaling, name))} values in {name}; "
                 f"a rotated width of {dim} needs {dim // 2}"
             )
     exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
     long, short = (
         1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * theta**exponent)
-        for factors in (rule.long_factor, rule.short_factor)
+        for factors in (scaling.long_factor, scaling.short_factor)
     )
-    return torch.where(length > rule.original_max_position_embeddings, long, short)
+    return torch.where(length > scaling.original_max_position_embeddings, long, short)

@@ -158,7 +158,7 @@ class RotaryPositions(nn.Module):
         name = layers[layer]
         return name is not None, name if isinstance(self.rope_parameters, dict) else None
 
-    def _choose(self, layer_type: str | None) -> RopeParameters:
+    def _parameters_for(self, layer_type: str | None) -> RopeParameters:
         if isinstance(self.rope_parameters, RopeParameters):
             return self.rope_parameters  # all layers share them
         if layer_type in self.rope_parameters:
@@ -186,7 +186,7 @@ class RotaryPositions(nn.Module):
             >>> RotaryPositions(head_dim=4).inverse_frequencies()
             (tensor([1.0000, 0.0100]), 1.0)
         """
-        settings = self._choose(layer_type)
+        settings = self._parameters_for(layer_type)
         length = length.cpu() if isinstance(length, Tensor) else torch.full((), length, device="cpu")
         frequencies, factor = scaled_frequencies(settings.scaling, self.rotated_dim(settings), settings.theta, length)
         if self.alpha is not None and not self.alpha.is_meta:
@@ -219,13 +219,13 @@ class RotaryPositions(nn.Module):
             (torch.Size([1, 3, 4]), torch.bfloat16)
         """
         position_ids = check_ids(position_ids, "position_ids")
-        if self._choose(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
+        if self._parameters_for(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
         else:
             length = position_ids.max().long().cpu() + 1  # long first: 127 + 1 is -128 in int8
         frequencies, factor = self.inverse_frequencies(length, layer_type)
         frequencies = frequencies.to(position_ids.device)
-        sections = self._choose(layer_type).sections
+        sections = self._parameters_for(layer_type).sections
         if sections is not None and position_ids.dim() == 3:
             if not is_jit_tracing() and len(position_ids) != len(sections):
                 names = "time, height, and width" if len(sections) == 3 else "rows and columns"
@@ -233,7 +233,7 @@ class RotaryPositions(nn.Module):
                     f"position_ids has shape {tuple(position_ids.shape)}; expected ({len(sections)}, batch, tokens): "
                     f"one axis each for {names}"
                 )
-            axes = axis_of_pairs(sections, frequencies.numel(), self._choose(layer_type).sections_interleaved)
+            axes = axis_of_pairs(sections, frequencies.numel(), self._parameters_for(layer_type).sections_interleaved)
             angles = position_ids.movedim(0, -1)[..., axes].float() * frequencies
         else:
             angles = position_ids[..., None].float() * frequencies

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in at most two units.
 
-    >>> duration(7.25), duration(65), duration(3725)
+    >>> format_duration(7.25), format_duration(65), format_duration(3725)
     ('7.2 s', '1 min 5 s', '1 h 2 min')
     """
     if seconds < 60:

@@ -99,7 +99,7 @@ def ngram_ids(
         name = spec.tensor_suffix
         raise InputError(f"the n-gram memory {name} hashes compressed ids, which need the model's tokenizer")
     stops = np.isin(tokens, spec.stop_ids)
-    context = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
+    context = _lookback_context(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
     combine = np.bitwise_xor if spec.mix == "xor" else np.add
     mixed: dict[tuple[int, ...], IdArray] = {}  # hash heads may share their multipliers
     row_ids = np.empty((*tokens.shape, spec.n_hash_heads), np.int64)
@@ -134,7 +134,7 @@ def _with_history(
     return tokens[:, unused:], inside[:, unused:], start
 
 
-def _looked_back(
+def _lookback_context(
     spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
     token_map: IdArray | None,
 ) -> list[IdArray]:  # fmt: skip

@@ -142,7 +142,7 @@ class Table(nn.Embedding):
 
     @classmethod
     def from_weight(cls, weight: Tensor, padding_idx: int | None = None) -> Table:
-        """Make a table from existing rows, without a copy or any change, even to the padding row.
+        """Create a table around existing rows. Nothing is copied or changed, not even the padding row.
 
         Args:
             weight: Rows (V, D) of a floating-point dtype; a Parameter stays the same object.

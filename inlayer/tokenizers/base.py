@@ -109,8 +109,8 @@ class Tokenizer(ABC):
 
         Args:
             texts: The texts; not a single str.
-            add_special_tokens: As for `encode`.
-            parse_special: As for `encode`.
+            add_special_tokens: Same as in `encode`.
+            parse_special: Same as in `encode`.
 
         Returns:
             The ids of all texts.
@@ -203,8 +203,8 @@ class Tokenizer(ABC):
 
         Args:
             text: Valid Unicode.
-            add_special_tokens: As for `encode`.
-            parse_special: As for `encode`.
+            add_special_tokens: Same as in `encode`.
+            parse_special: Same as in `encode`.
 
         Returns:
             One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text), and `special`.
@@ -223,7 +223,7 @@ class Tokenizer(ABC):
 
         Args:
             text: Valid Unicode.
-            parse_special: As for `encode`.
+            parse_special: Same as in `encode`.
 
         Returns:
             Spans in UTF-8 byte offsets, in order, not empty, without overlap; no token crosses their boundaries. Each

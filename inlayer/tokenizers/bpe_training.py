@@ -167,7 +167,7 @@ def open_text(path: Path) -> Iterator[TextIOWrapper]:
                 file.seek(0)
             yield file
         except UnicodeDecodeError as error:
-            start = data.tell() - len(error.object)  # of the bytes that were being decoded
+            start = data.tell() - len(error.object)  # offset of the bytes being decoded
             raise TextError(
                 f"{format_path(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is "
                 "compressed"

@@ -47,7 +47,7 @@ PARTS = {
 FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
 MAX_GROWTH, MAX_ADDED = 512, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
-MAX_STEPS = 100  # of all parts but the model together; published files have at most 11
+MAX_STEPS = 100  # total for all parts except the model; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2}  # fmt: skip

@@ -33,13 +33,13 @@ class Gradients(NamedTuple):
     """The gradients of the loss, and the matrices that give the gradient of a tied head's rows."""
 
     loss: Tensor
-    unique_UD: Tensor  # of the unique rows, through the lookup
-    gathered_BTD: Tensor  # of the looked-up rows, padding included
-    products_NV: Tensor  # of the products of hidden states and the head's rows; empty if the loss is a sum
+    unique_UD: Tensor  # gradients of the unique rows, through the lookup
+    gathered_BTD: Tensor  # gradients of the looked-up rows, padding included
+    products_NV: Tensor  # gradients of hidden states times the head's rows; empty if the loss is a sum
     hidden_ND: Tensor  # the hidden states in these products
 
     def of_head(self, ids: Tensor | slice) -> Tensor:
-        """Compute the gradients of some of the head's rows: those of a matrix product."""
+        """Compute the gradients of these head rows, as a single matrix product."""
         return self.products_NV[:, ids].T @ self.hidden_ND
 
 
@@ -49,7 +49,7 @@ class Loss:
     Attributes:
         padding_index: Index of the padding row among the unique rows.
         index_N: Indices into the flattened batch whose next token is predicted; `targets_N` are these tokens.
-        why_sum: Why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets.
+        sum_reason: Why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets.
     """
 
     def __init__(self, result: Forward) -> None:
@@ -67,15 +67,15 @@ class Loss:
         self.max_targets = MAX_LOGITS // pipeline.table.shape[0]
         self.index_N = is_predicted_BT.flatten().nonzero()[: self.max_targets, 0]
         self.targets_N = self.ids_BT.flatten()[self.index_N + 1]
-        self.why_sum = ""
+        self.sum_reason = ""
         if head is None:
-            self.why_sum = "the model's head is not available"
+            self.sum_reason = "the model's head is not available"
         elif len(self.index_N) == 0:
-            self.why_sum = "no token has a next token to predict"
+            self.sum_reason = "no token has a next token to predict"
         elif head.n_embd != self.layer.n_embd:
-            self.why_sum = "the head expects vectors of a different width, which only the decoder produces"
+            self.sum_reason = "the head expects vectors of a different width, which only the decoder produces"
         elif pipeline.numel() > MAX_HEAD_VALUES:
-            self.why_sum = "the head is too large to run here"
+            self.sum_reason = "the head is too large to run here"
 
     @property
     def head(self) -> Head:
@@ -109,7 +109,7 @@ class Loss:
             rows_UD = self.unique.rows_UD.float().clone().requires_grad_()
             gathered_BTD = self.gather(rows_UD)
             hidden_BTD = self.hidden(gathered_BTD)
-            if self.why_sum:
+            if self.sum_reason:
                 # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
                 is_masked = self.layer.padding_idx is None
                 loss = (hidden_BTD * self.result.mask_BT[:, :, None] if is_masked else hidden_BTD).sum()
@@ -130,8 +130,8 @@ class Loss:
             part = f" in the first {end:,} tokens of {of}" if is_batch else f" in the first {end:,} of {of} tokens"
             if first:
                 part = f" in tokens {first:,} to {end - 1:,} of {of}"
-        if self.why_sum:
-            return f"sum of all hidden states{part}, because {self.why_sum}"
+        if self.sum_reason:
+            return f"sum of all hidden states{part}, because {self.sum_reason}"
         limited = "the first " if n_targets == self.max_targets else ""
         how = "predicted by the head directly from the hidden states, without the decoder"
         return f"cross-entropy of {limited}{pluralize(n_targets, 'next token')}{part}, {how}"
@@ -149,7 +149,7 @@ def backward(result: Forward) -> Backward:
     lookup_UD = total_UD = gradients.unique_UD
     head_UD = unmasked_D = None
     reached_V = torch.zeros(result.pipeline.table.shape[0], dtype=torch.bool)  # rows that receive a gradient
-    if not loss.why_sum and loss.head.tied:
+    if not loss.sum_reason and loss.head.tied:
         head_UD = gradients.of_head(unique.ids_U)
         reached_V = gradients.products_NV.abs().amax(dim=0).ne(0)  # .ne(0).any(dim=0) takes eight times as long
         if padding is not None:
@@ -185,9 +185,9 @@ def backward(result: Forward) -> Backward:
         for index, positions in list(occurrences.items())[:max_tokens]
     ]
     return Backward(
-        loss_kind="sum" if loss.why_sum else "next token",
+        loss_kind="sum" if loss.sum_reason else "next token",
         loss=float(gradients.loss),
-        uniform_loss=None if loss.why_sum else math.log(result.pipeline.table.shape[0]),
+        uniform_loss=None if loss.sum_reason else math.log(result.pipeline.table.shape[0]),
         note=loss.note(),
         tied=head_UD is not None,
         n_rows_with_gradient=int(reached_V.sum()),

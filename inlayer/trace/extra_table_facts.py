@@ -101,7 +101,7 @@ def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[S
     shared = []
     for (order_index, one_head, rows), tokens in tokens_of.items():
         chosen = [reads[b][t][order_index] for b, t in tokens]
-        is_collision = len({tuple(read.rows) for read in chosen}) > 1  # of different n-grams
+        is_collision = len({tuple(read.rows) for read in chosen}) > 1  # between different n-grams
         if is_collision or (one_head is None and len(tokens) > 1):
             texts, order, order_heads = (
                 dict.fromkeys(read.text for read in chosen),

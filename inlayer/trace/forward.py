@@ -79,7 +79,7 @@ class Forward:
         self.pipeline, self.change, self.recorded = pipeline, change, recorded
         self.active = pipeline.active_layer(change.positions, change.theta)
         self.texts: list[TokenizedText] = []  # empty if vectors were given
-        self.tokens: list[list[Token]] = []  # of each text, in the order they are run, after a swap
+        self.tokens: list[list[Token]] = []  # each text's tokens in the order they are run, after a swap
         self.ids_BT: Tensor | None = None  # ids of the tokens that are run; None if vectors were given
         self.history: Tensor | None = None  # the ids before them, which n-grams reach back to
         self.unique: UniqueRows | None = None
@@ -136,7 +136,10 @@ class Forward:
             raise InputError(f"first_token is {first:,}; {limits}")
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.length, self.count = length, end - first  # in tokens: total, run
-        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with the history
+        self.mask_BT, self.mask_BS = (
+            mask_BT[:, shown],
+            mask_BT[:, :end],
+        )  # for the tokens that are run; with the history
         if ids_BT is not None:
             self.history, self.ids_BT = ids_BT[:, :first], ids_BT[:, shown]
         position_BT, positions = torch.arange(length)[None], layer.position_embedding

@@ -105,7 +105,7 @@ def take_gradient_step(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
         method=None, steps=[],
     )  # fmt: skip
-    if loss is None or loss.why_sum:
+    if loss is None or loss.sum_reason:
         return facts if loss is None else replace(facts, note=loss.note())
     facts = replace(facts, kind="next token", note=loss.note())
     if pipeline.numel() > MAX_VALUES:

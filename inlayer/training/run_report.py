@@ -29,7 +29,7 @@ from rich.text import Text
 from inlayer.render import hash_of, read_files, style_sheet
 from inlayer.render.fitted_table import fitted_table
 from inlayer.render.glyphs import glyphs_for
-from inlayer.render.numbers import duration, format_number, pluralize
+from inlayer.render.numbers import format_duration, format_number, pluralize
 from inlayer.training.analysis import RowChange, TableComparison
 from inlayer.training.plot import averaged_steps, curve_of, smooth_loss
 
@@ -169,7 +169,9 @@ def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
     model, head = report.model, "tied head" if report.model["tie"] else "untied head"
     size = f"table of {model['vocab_size']:,} rows x {model['n_embd']:,}, {pluralize(model['n_layer'], 'layer')}"
     yield "model", f"{model['architecture']}, {size}, {head}, {model['parameters']:,} parameters"
-    amount = f"{pluralize(report.steps, 'step')}, {pluralize(report.tokens, 'token')} in {duration(report.seconds)}"
+    amount = (
+        f"{pluralize(report.steps, 'step')}, {pluralize(report.tokens, 'token')} in {format_duration(report.seconds)}"
+    )
     amount += f" on {device}" if (device := report.settings.get("device")) else ""
     yield "training", amount + (f", {speed:,.0f} tokens/s" if (speed := report.tokens_per_second) else "")
     for name, loss in (("loss", report.training_loss), ("validation", report.validation_loss)):

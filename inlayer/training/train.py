@@ -68,7 +68,7 @@ def train(
         True
     """
     with process_group(config.device) as group:
-        run = _start(config, resume) if group.is_main else None
+        run = _create_or_open_run(config, resume) if group.is_main else None
         group.barrier()
         run = run or Run.open(config.out, config.parallel)
         run.config = replace(run.config, device=group.device.type)  # for the report
@@ -83,7 +83,7 @@ def train(
     return report
 
 
-def _start(config: TrainConfig, resume: bool) -> Run:
+def _create_or_open_run(config: TrainConfig, resume: bool) -> Run:
     """Create a run, or open the existing one and check that its settings are the same."""
     if not resume or not is_run(check_path(config.out, "out")):
         return Run.create(config)
@@ -94,7 +94,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     requested, existing = with_absolute_paths(same).resolved(), run.config.resolved()
     for name, value in requested.items():
         if name not in NOT_SAVED and existing[name] != value:
-            change = f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
+            change = f"{name.replace('_', '-')} {_format_setting(existing[name])}, not {_format_setting(value)}"
             change = "other files" if name == "files" else change
             raise ConfigError(
                 f"{format_path(config.out)} contains a run with {change}. To resume it, omit the changed option; "
@@ -105,7 +105,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     return run
 
 
-def _shown(value: object) -> str:
+def _format_setting(value: object) -> str:
     """Return a setting for a message; a setting from an untrusted file may be anything."""
     return format_path(value) if isinstance(value, str) else quote(value)
 

@@ -47,10 +47,12 @@ class Trainer:
         self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.config, self.step, self.group = config, 0, group
-        self.parts = group.size if config.parallel == "data" else 1  # of a batch, one per process
-        if config.batch_size % (self.parts * config.gradient_accumulation_steps):
+        self.batch_parts = (
+            group.size if config.parallel == "data" else 1
+        )  # the batch is split into this many parts, one per process
+        if config.batch_size % (self.batch_parts * config.gradient_accumulation_steps):
             raise ConfigError(
-                f"batch_size {config.batch_size} cannot be split evenly over {self.parts} processes with "
+                f"batch_size {config.batch_size} cannot be split evenly over {self.batch_parts} processes with "
                 f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
             )
         if group.size > 1 and config.shared_second_moment:
@@ -133,19 +135,19 @@ class Trainer:
     def _backward(self, windows: Tensor, step: int) -> float:
         """Accumulate the gradients of the mean loss over all tokens of the step, and return that mean."""
         if self.decoder.config.dropout:
-            rank = self.group.rank if self.parts > 1 else 0  # processes with the same tokens drop the same values
+            rank = self.group.rank if self.batch_parts > 1 else 0  # processes with the same tokens drop the same values
             seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, rank))
             torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         local = local_batch(windows, self.config.parallel, self.group).to(self.group.device)
         count = windows[:, 1:].numel()
-        weight = self.parts / count  # FSDP averages gradients over processes
+        weight = self.batch_parts / count  # FSDP averages gradients over processes
         total = 0.0
         for part in local.chunk(self.config.gradient_accumulation_steps):
             with self._autocast():
                 loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
             (loss * weight).backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        return (math.fsum(self.group.gather(total)) if self.parts > 1 else total) / count
+        return (math.fsum(self.group.gather(total)) if self.batch_parts > 1 else total) / count
 
     def _measure(self, windows: Tensor, input_VD: Tensor | None) -> Metrics:
         """Measure the table and its gradients before the step changes them."""
@@ -154,9 +156,9 @@ class Trainer:
         if input_VD is None:
             input_VD, output_VD = total_VD, full_tensor(self.decoder.head.weight.grad)
         else:
-            if self.parts > 1:  # processes have different tokens
+            if self.batch_parts > 1:  # processes have different tokens
                 torch.distributed.all_reduce(input_VD)
-                input_VD /= self.parts
+                input_VD /= self.batch_parts
             output_VD = total_VD - input_VD
         from_input, from_output = float(input_VD.norm()), float(output_VD.norm())
         share = from_output / (from_input + from_output or 1.0)

@@ -61,7 +61,7 @@ class WalkService:
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         if not pipelines:
-            raise InputError("no model to serve; name at least one")
+            raise InputError("no model to serve; specify at least one")
         self.pipelines = dict(pipelines)
         self.paths = find_paths(self.pipelines.values())
         self.small, self.waiting = WorkerThreads(THREADS, QUEUE), WorkerThreads(THREADS, QUEUE)

@@ -1,8 +1,8 @@
 """Worker threads: a bounded number of threads for work that must not block the event loop.
 
 - threads are daemons: a remote model may block one for minutes, and Ctrl-C does not wait for it
-- threads are reused: starting one makes the event loop wait until it runs, which took a fifth of its time under load
-- a request whose client disconnects leaves the queue; a job that has started runs to its end
+- threads are reused: starting one blocks the event loop until it runs, a fifth of the loop's time under load
+- a request whose client disconnects leaves the queue; a job that has started runs to completion
 - `add_route` makes a function of the library a route: its parameters are the request, its result is the response
 Tested in tests/web/test_worker_threads.py.
 """

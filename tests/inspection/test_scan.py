@@ -15,9 +15,9 @@ from torch import Tensor
 
 import inlayer
 from inlayer.inspection import scan
-from inlayer.inspection.check_rows import find_undertrained
 from inlayer.inspection.report import MIN_REFERENCES
 from inlayer.inspection.scan import RowStatistics, hash_rows, mean_direction, scan_rows
+from inlayer.inspection.undertrained import find_undertrained
 from inlayer.tables import StoredTable
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from inlayer.render.numbers import duration, format_number, pluralize
+from inlayer.render.numbers import format_duration, format_number, pluralize
 
 
 def test_durations() -> None:
@@ -20,7 +20,7 @@ def test_durations() -> None:
         "1 h 2 min",
         "100 h 0 min",
     )
-    assert tuple(map(duration, seconds)) == texts
+    assert tuple(map(format_duration, seconds)) == texts
 
 
 def test_counts() -> None:

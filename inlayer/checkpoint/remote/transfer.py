@@ -42,7 +42,7 @@ MIN_SPEED = 4 << 10  # bytes per second; a slower server counts as hanging
 RETRY_STATUSES = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 MAX_RANGE = 64 << 20  # bytes
-MAX_BYTES = 32 << 30  # of the cache
+MAX_BYTES = 32 << 30  # maximum cache size
 CHECKSUM_BYTES = 4  # bytes before the bytes of the range
 PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 

@@ -93,7 +93,7 @@ def exercise(
         return
     if len(chosen) > 1:
         ids = ", ".join(drawn.id for drawn in chosen)
-        raise InputError(f"{quote(target)} has {len(chosen)} open exercises; name one of {ids}")
+        raise InputError(f"{quote(target)} has {len(chosen)} open exercises; choose one of {ids}")
     if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
         raise InputError(f"{chosen[0].id} has not been shown yet; show it first (with --json), or pass its --seed")
     question = service.draw_exercise(chosen[0], seed)

@@ -76,7 +76,7 @@ class FileWatcher:
         self.key: Callable[[float], str] | None = None
         self.passed = False
         self._seen: str | None = None  # fingerprint of the version that was read last
-        self._handled: str | None = None  # of the version that was graded or reported as deleted
+        self._handled: str | None = None  # digest of the version that was graded or reported as deleted
 
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""

@@ -109,7 +109,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     allow(scratch, handled)
     allow(os.devnull, READ | WRITE)
     processes = {"/proc": [f"/proc/{os.getpid()}", "/proc/cpuinfo", "/proc/meminfo", "/proc/sys"]}
-    for path in siblings(private):
+    for path in readable_siblings(private):
         for part in processes.get(path, [path]):  # other processes' environment may contain secrets
             allow(part, READ | EXECUTE)
     if syscall(RESTRICT_SELF, rules, 0) != 0:
@@ -117,7 +117,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     os.close(rules)
 
 
-def siblings(private: str) -> list[str]:
+def readable_siblings(private: str) -> list[str]:
     """List everything except a folder: its siblings, its parent's siblings, and so on up to the root; no links."""
     paths = []
     inner = Path(private).resolve()

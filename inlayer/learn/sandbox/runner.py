@@ -41,8 +41,8 @@ from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, 
 from inlayer.learn.sandbox.restrict import GradingLimits, restrict, set_limits
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
-MAX_LINE_CHARACTERS = 120  # of a line that is not valid Python
-MAX_ERROR_CHARACTERS = 2_000  # of an error message
+MAX_LINE_CHARACTERS = 120  # limit for a line that is not valid Python
+MAX_ERROR_CHARACTERS = 2_000  # limit for an error message
 
 # Audit events that no task requires, by how a refusal describes them: "your code tried to ...".
 REFUSED = {event: action for action, events in {

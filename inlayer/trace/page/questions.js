@@ -102,7 +102,7 @@ const QUESTIONS = {
       whole(`The table starts at byte ${grouped(table.offset)}, and a row is ${size} bytes long. `
         + `At which byte does row ${token.id} start?`, token.offset,
         `${grouped(table.offset)} + ${token.id} ${TIMES} ${size} = ${grouped(token.offset)}.`,
-        [[token.offset - table.offset, "You omitted the offset of the table"],
+        [[token.offset - table.offset, "You left out the offset of the table"],
           [token.offset + table.row_bytes, "That is where the row ends; rows are counted from 0"],
           [token.offset - table.row_bytes, "That is where the row before it starts; rows are counted from 0"],
           [table.offset + token.id, "A row is longer than one byte: multiply the id by the row size"]]),
@@ -264,7 +264,7 @@ function diagnose(question, written) {
 
 function diagnoseShape(answer, sizes) {
   const sorted = (list) => [...list].sort((a, b) => a - b);
-  if (sameVector(sizes, answer.slice(1))) return "You omitted the batch, the first axis.";
+  if (sameVector(sizes, answer.slice(1))) return "You left out the batch, the first axis.";
   if (sameVector(sorted(sizes), sorted(answer))) return "The sizes are right, but the axes are in the wrong order.";
   if (sizes.length !== answer.length) return `The shape has ${answer.length} axes.`;
   const wrong = sizes.flatMap((size, axis) => (size === answer[axis] ? [] : [axis]));

@@ -13,7 +13,7 @@ function staleNote() {
 function rowsOnlyView() {
   return [
     make("h1", { id: "stage-title" }, "This model has no tokenizer"),
-    make("p", { class: "lead" }, `The files of ${state.model} have no tokenizer, so a text cannot be turned into ids. `,
+    make("p", { class: "lead" }, `The files of ${state.model} have no tokenizer, so text cannot be converted to ids. `,
       modelFacts().shape[0] < 3 ? `Its table has ${counted(modelFacts().shape[0], "row")}, too few for a map. `
         : "The map shows the rows, labeled by their ids. Select one to see its nearest rows and its values. ",
       "The Inspect view checks the whole table."),
