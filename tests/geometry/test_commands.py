@@ -168,7 +168,8 @@ def test_a_picture_labels_words_and_parts_of_words(run: Run, tmp_path: Path, mon
     labels = figures[0].axes[0].texts
     sides = [sum((label.xy[0] > np.nanmean(points[:, 0])) == right for label in labels) for right in (False, True)]
     assert min(sides) > 60  # parts of words are on the right
-    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == list(map_page.KINDS)
+    groups = [name for name, _ in map_page.EXAMPLES.values()]
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == [*map_page.KINDS, *groups]
     canvas = figures[0].canvas
     boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
