@@ -350,7 +350,7 @@ def test_linear_layer_is_replaced_by_a_head(bias: bool) -> None:
 
 
 def test_module_without_rows_cannot_be_tied() -> None:
-    with pytest.raises(InputError, match="Dropout cannot be tied to"):
+    with pytest.raises(InputError, match="Dropout has no rows to tie a head to"):
         Head(D, V).tie(nn.Dropout())
     with pytest.raises(ShapeError, match="no weight of shape"):
         Head(D, V).tie(nn.LayerNorm(D))
