@@ -32,14 +32,18 @@ ALIASES = {  # by command: library arguments whose options have other names, and
 }  # fmt: skip
 
 TEXT_ARGUMENTS = {"query", "texts"}
+NO_LAYER = {  # for a model whose config is not understood
+    r"inlayer\.families\.FAMILIES": "docs/families.md",
+    r"\. For another model, build its layer with .*(?=\. Its rows can still be)": "",
+    r"Its rows can still be looked up: load\(.*": "To read its table: inlayer inspect, neighbors, or map",
+}
 ADVICE = {  # by command: advice for Python, as a pattern -> advice for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
-        r"inlayer\.families\.FAMILIES": "docs/families.md",
-        r"\. For another model, build its layer with .*(?=\. Its rows can still be)": "",
-        r"Its rows can still be looked up: load\(.*": "To read its table: inlayer inspect, neighbors, or map",
+        **NO_LAYER,
     },
+    "serve": NO_LAYER,
     "neighbors": {"look up token ids or vectors": "look up a token with --id"},
     "map": {'the method "pca"': "--method pca"},
     "analogy": {", or look up token ids or vectors": ""},
