@@ -27,6 +27,7 @@ import numpy.typing as npt
 from inlayer.checkpoint.find_quantized import find_quantized, logical_name, stored_values
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.families.config_reader import read_config
+from inlayer.families.tensor_names import LORA
 from inlayer.files import check_is_file, file_errors, format_path, parse_json, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
@@ -113,7 +114,7 @@ class Store(ABC):
 
     def explain_missing_table(self) -> str:
         """Suggest why no table was found, for an error message."""
-        if any(".lora_A." in name for name in self.names()):
+        if any(LORA.search(name) for name in self.names()):
             return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
 

@@ -32,11 +32,18 @@ ALIASES = {  # by command: library arguments whose options have other names, and
 }  # fmt: skip
 
 TEXT_ARGUMENTS = {"query", "texts"}
-ADVICE = {  # by command: advice for Python -> advice for the command line
+NO_LAYER = {  # for a model whose config is not understood
+    r"inlayer\.families\.FAMILIES": "docs/families.md",
+    r"\. For another model, build its layer with .*(?=\. Its rows can still be)": "",
+    r"Its rows can still be looked up: load\(.*": "To read its table: inlayer inspect, neighbors, or map",
+}
+ADVICE = {  # by command: advice for Python, as a pattern -> advice for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
+        **NO_LAYER,
     },
+    "serve": NO_LAYER,
     "neighbors": {"look up token ids or vectors": "look up a token with --id"},
     "map": {'the method "pca"': "--method pca"},
     "analogy": {", or look up token ids or vectors": ""},
@@ -108,8 +115,8 @@ def _use_option_names(message: str, name: str, command: Any, arguments: list[str
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
     is replaced only if its option was used, and at the start, where it is the subject.
     """
-    for words, replacement in ADVICE.get(name, {}).items():
-        message = message.replace(words, replacement)
+    for pattern, replacement in ADVICE.get(name, {}).items():
+        message = re.sub(pattern, replacement, message)
     used = {argument.partition("=")[0] for argument in arguments}
     for words, replacement in ALIASES.get(name, {}).items():
         if not used.isdisjoint(replacement.split()):

@@ -150,3 +150,12 @@ def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
     outer = config or {}
     nested = outer.get("text_config")
     return outer | nested if isinstance(nested, dict) else outer
+
+
+def tie_flags(config: dict[str, Any] | None) -> list[Any]:
+    """Return the tie flags of a config under both of their names, those of the outer level first: it applies."""
+    outer = config or {}
+    nested = outer.get("text_config")
+    levels = (outer, nested if isinstance(nested, dict) else {})
+    flags = [level.get(name) for level in levels for name in ("tie_word_embeddings", "tie_embeddings")]
+    return [flag for flag in flags if flag is not None]

@@ -21,7 +21,7 @@ import numpy as np
 from inlayer.checkpoint.find_tables import head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
-from inlayer.families.config_reader import text_config
+from inlayer.families.config_reader import text_config, tie_flags
 from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
@@ -74,8 +74,8 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress = no_progress, *
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
     config = text_config(model.config)
-    flag = config.get("tie_word_embeddings")
-    flag = flag if isinstance(flag, bool) else None
+    flags = tie_flags(model.config) if model.spec is None else [config.get("tie_word_embeddings")]
+    flag = flags[0] if flags and isinstance(flags[0], bool) else None
     return HeadFacts(
         tie_word_embeddings=model.spec.head.tied if model.spec is not None else flag,
         tie_is_explicit=flag is not None,

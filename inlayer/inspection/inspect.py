@@ -20,7 +20,7 @@ import numpy as np
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError, MissingFileError
-from inlayer.families.config_reader import text_config
+from inlayer.families.config_reader import text_config, tie_flags
 from inlayer.files import join_names
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.check_rows import ScannedRows, row_facts
@@ -171,9 +171,12 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
     if others := check_layer.unidentified_tables(model):
         yield f"tensors with the table's shape ({join_names(others)})"
     if head.tensor is not None and head.tie_word_embeddings is None:
-        is_given = text_config(model.config).get("tie_word_embeddings") is not None
-        why = "tie_word_embeddings is neither true nor false" if is_given else "no tie_word_embeddings"
+        why = "tie_word_embeddings is neither true nor false" if tie_flags(model.config) else "no tie_word_embeddings"
         yield f"whether the head must equal the table ({why})"
+    flags = [flag for flag in tie_flags(model.config) if isinstance(flag, bool)]
+    if model.spec is None and head.tie_word_embeddings is not None and len(set(flags)) > 1:
+        used = f"the outermost, {str(flags[0]).lower()}, was used"
+        yield f"whether the head is tied (the config's tie flags contradict each other; {used})"
     if model.spec is None and head.tensor is None and head.expected and head.tie_word_embeddings is False:
         yield "the head (untied in the config, but no tensor has the name of one)"
     if head.shape is not None and statistics is not None and scanned.head.has_more_rows:

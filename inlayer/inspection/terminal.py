@@ -82,17 +82,16 @@ def report_facts(report: Report, encoding: str = "utf-8") -> Iterator[tuple[str,
     if report.quick or rows.rows_read < table.rows:
         label = "quick" if report.quick else "stopped"
         yield label, f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
-    yield (
-        "table",
-        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}",
-    )
+    has_config = any(finding.code == "unknown-model-type" for finding in report.findings)
+    model_type = table.model_type or ("unknown model type" if has_config else "no config")
+    yield "table", f"{model_type}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}"
     yield "", f"{table.tensor} in {table.file} at byte {table.offset:,}"
     if table.model_parameters is not None and table.parameter_share is not None:
         yield "", f"{table.parameter_share:.1%} of the model's {table.model_parameters:,} parameters"
     yield "positions", _positions(report)
     if table.scale is not None:
         yield "scale", "none" if table.scale == 1 else f"rows x {table.scale:g}"
-    yield "head", _head(report.head, report.quick)
+    yield "head", _head(report.head, report.quick, is_known=report.positions.kind != "unknown")
     yield from _tables(report.tables)
     for memory in report.ngrams:
         yield "n-grams", _ngrams(memory)
@@ -143,13 +142,15 @@ def _rotary(rotary: RotaryTypeFacts) -> str:
     return f"{text}, {rotary.rope_type} x {rotary.factor:g}" + (f" from {original:,}" if original else "")
 
 
-def _head(head: HeadFacts, quick: bool) -> str:
-    tied = {None: "tie_word_embeddings is not given", True: "tied in the config", False: "untied"}
+def _head(head: HeadFacts, quick: bool, *, is_known: bool) -> str:
+    tied = {None: "tie_word_embeddings is not given", True: "tied according to the config", False: "untied"}
     text = tied[head.tie_word_embeddings]
     if head.tensor is None and head.expected is False:
         return "none: the model class has no head"
+    if head.tensor is None and head.tie_word_embeddings:  # in an unknown family, a head may have any name
+        return "tied: the table is also the head" if is_known else f"{text}; no tensor has the name of a head"
     if head.tensor is None:
-        return "tied: the table is also the head" if head.tie_word_embeddings else f"{text}; the files have no head"
+        return f"{text}; the files have no head"
     shape = shorten(" x ".join(f"{size:,}" for size in head.shape or ()))
     sample = " in the sampled rows" if quick else ""
     equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}

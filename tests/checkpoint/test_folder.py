@@ -315,6 +315,23 @@ def test_adapter_folder_names_its_base_model(tmp_path: Path) -> None:
             inlayer.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name", ["q.lora_A.weight", "base_model.lm_head.lora_B.default.weight", "emb.lora_embedding_A"]
+)
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_model.bin"])
+def test_adapter_of_a_single_tensor_is_not_a_table(tmp_path: Path, name: str, file: str) -> None:
+    save = save_file if file.endswith("safetensors") else torch.save
+    save({name: torch.zeros(8, 4)}, tmp_path / file)
+    for source in (tmp_path, tmp_path / file):
+        with pytest.raises(CheckpointError, match="its tensors are those of a LoRA adapter; open its base model"):
+            inlayer.load(source)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(CheckpointError, match=r"it is an adapter \(LORA\), .* open its base model$"):
+        inlayer.load(tmp_path)
+    save({name: torch.zeros(8, 4), "foo.weight": torch.zeros(8, 4)}, tmp_path / file)
+    assert inlayer.load(tmp_path).table_info.name == "foo.weight"  # control
+
+
 def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     outside = write(tmp_path / "outside", {"model.safetensors": [TABLE, HEAD]}, index=False)
     inside = tmp_path / "inside"

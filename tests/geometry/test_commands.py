@@ -355,6 +355,27 @@ def test_advice_for_a_model_without_a_tokenizer_names_options(run: Run, tmp_path
     assert run("neighbors", "king", "--model", str(tmp_path))[2].endswith("look up a token with --id\n")
 
 
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({"model_type": "martian"}, "(docs/families.md lists all "),
+        ({"vocab_size": 256}, "supported types (docs/families.md). To"),
+        ({"model_type": "llama", "hidden_size": -1}, "hidden_size"),
+    ],
+)
+def test_walk_and_serve_advise_other_commands_for_an_unknown_model_type(
+    run: Run, tmp_path: Path, fields: dict[str, object], advice: str
+) -> None:
+    save_file({"foo.embed.weight": np.ones((256, 4), np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    walk = ("walk", "hi", "--model", str(tmp_path), "--tokenizer", "bytes")
+    for error in (run(*walk)[2], run("serve", "--model", str(tmp_path))[2]):
+        assert advice in error
+        assert error.endswith(". To read its table: inlayer inspect, neighbors, or map\n")
+        assert "inlayer." not in error
+        assert len(error) < 250
+
+
 def test_evaluate_of_rows_or_models_that_cannot_be_scored(run: Run, tmp_path: Path) -> None:
     samples = Path(inlayer.__file__).parent / "samples" / "default"
     rows = inlayer.load("default").table.weight.astype(np.float32)

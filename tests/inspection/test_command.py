@@ -208,6 +208,7 @@ def test_strict_fails_what_was_not_checked_or_trained(
         assert run([str(tmp_path / name), "--strict"], capfd, monkeypatch)[0] == 1
     _, out, _ = run([str(tmp_path / "bare")], capfd, monkeypatch)
     assert "no config.json" in out
+    assert "table         no config: 640" in out
     assert "healthy" not in out
 
 

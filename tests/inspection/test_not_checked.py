@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import inlayer
 from inlayer.inspection import Report, inspect
+from inlayer.inspection.terminal import report_facts
 from tests.inspection.faults import a_third_undertrained
 from tests.inspection.healthy import HEAD, TABLE, change, read_json, set_config, set_rows, write_json
 
@@ -115,6 +116,35 @@ def test_a_missing_head_of_an_unknown_family_is_not_checked(tmp_path: Path) -> N
     config = {"model_type": "a-new-family", "tie_word_embeddings": False, "architectures": ["NewForCausalLM"]}
     write_json(tmp_path / "config.json", config)
     assert any(line.startswith("the head (untied") for line in inspect(tmp_path).not_checked)
+
+
+@pytest.mark.parametrize("model_type", [{}, {"model_type": ["llama"]}])
+def test_a_config_without_a_model_type_is_not_called_missing(tmp_path: Path, model_type: dict[str, Any]) -> None:
+    save_file({"foo.embed.weight": torch.randn(640, 64)}, tmp_path / "model.safetensors")
+    write_json(tmp_path / "config.json", model_type | {"vocab_size": 640})
+    assert dict(report_facts(inspect(tmp_path)))["table"].startswith("unknown model type: 640 x 64")
+
+
+def tie_of_unknown_family(folder: Path, outer: dict[str, Any], inner: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the line about the head, and what was not checked about ties."""
+    tensors = {"foo.embed.weight": torch.randn(640, 64), "vocab_proj.weight": torch.randn(640, 64)}
+    save_file(tensors, folder / "model.safetensors")
+    write_json(folder / "config.json", {"model_type": "a-new-family", "text_config": inner} | outer)
+    report = inspect(folder)
+    facts = dict(pair for pair in report_facts(report) if pair[0])
+    return facts["head"], [line for line in report.not_checked if line.startswith("whether the head is tied")]
+
+
+def test_a_tie_of_an_unknown_family_is_what_the_config_says(tmp_path: Path) -> None:
+    tied = "tied according to the config; no tensor has the name of a head"
+    for flags in ({"tie_word_embeddings": True}, {"tie_embeddings": True}):
+        assert tie_of_unknown_family(tmp_path, flags, {}) == (tied, [])
+        assert tie_of_unknown_family(tmp_path, {}, flags) == (tied, [])
+    outer, inner = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
+    line, (problem,) = tie_of_unknown_family(tmp_path, outer, inner)
+    assert (line, problem.endswith("the outermost, true, was used)")) == (tied, True)
+    line, (problem,) = tie_of_unknown_family(tmp_path, inner, outer)
+    assert (line, problem.endswith("the outermost, false, was used)")) == ("untied; the files have no head", True)
 
 
 @pytest.mark.parametrize("quick", [False, True])
