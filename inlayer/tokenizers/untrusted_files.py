@@ -3,8 +3,8 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - libraries raise a plain Exception, and those in Rust panic on some files; both become a one-line TokenizerError
 - a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
-  1,000 ids. The factor by which each part can lengthen a text is computed when the file is opened; too large a factor
-  is an error. ALBERT's is 324: NFKD and sentencepiece's rules each turn one character into up to 18
+  1,000 ids. The factor by which all parts together can lengthen a text is computed when the file is opened; too large
+  a factor is an error. The same holds for what depends on it: the time of the model, and the lengths of all tokens
 - too many steps are also an error: they take time even if none of them lengthens a text
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
@@ -20,7 +20,7 @@ import base64
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,20 @@ PARTS = {
 }
 FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
-MAX_GROWTH, MAX_ADDED = 512, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
+# Limits of what all parts together make of a text. ALBERT's file has the largest factor of published ones, 648: NFKD
+# and sentencepiece's rules each turn one character into up to 18, and Metaspace doubles. The others have at most 72,
+# tokens of up to 512 characters (GLM), words of 100 to 200, and 31,217 characters of added tokens (DeepSeek-V4).
+MAX_GROWTH, MAX_ADDED = 2048, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED
+ORDINARY_GROWTH = 72  # NFKC (18) and ByteLevel (4): the pieces of a Unigram model may have any length
+MAX_TOKEN_CHARACTERS = 1 << 20  # per character of a text: MAX_GROWTH tokens of 512 characters
+MAX_SEARCH = 1 << 26  # growth x length^2: WordPiece and Unigram copy all parts of a word at each of its positions
+MAX_ADDED_CHARACTERS = 1 << 23  # normalized contents of all added tokens
+MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text: a pattern is tried at each position
+SMALL_GROWTH = 4  # above it, patterns may have one repeated part; several would take growth^3 and more
 MAX_STEPS = 100  # total for all parts except the model; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
-             "Metaspace": 2}  # fmt: skip
+             "Metaspace": 2, "WordPiece": 2, "BPEDecoder": 2, "CTC": 2}  # fmt: skip
 NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # only the largest of a sequence counts
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
@@ -179,19 +188,72 @@ def check_parts(config: dict[str, Any], source: str) -> None:
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
     parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
+    check_growth(config, parsed, source)
     check_patterns(parsed, source)
+
+
+def check_growth(config: dict[str, Any], parsed: dict[str, Any], source: str) -> None:
+    """Raise TokenizerError if texts or tokens can grow past the limits; `parsed` has all parts but the model."""
+    growth, added, after = 1.0, 0.0, dict[str, tuple[float, float]]()
     for part in STEPS:
-        rule = template_growth if part == "post_processor" else step_growth
-        growth, added = 1.0, 0.0
-        for is_form, run in itertools.groupby(get_steps(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
-            rules = [rule(step) for step in run]
-            for factor, more in [max(rules)] if is_form else rules:
-                growth, added = growth * factor, added * factor + more
+        steps = get_steps(parsed, part)
+        if part in ("post_processor", "decoder"):  # after the model, these only trim and restore
+            steps = [step for step in steps if step["type"] not in ("ByteLevel", "Metaspace")]
+        factor, more = growth_of(steps)
+        growth, added = after[part] = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
+            parts = "normalizer" if part == "normalizer" else f"parts up to the {part}"
             raise TokenizerError(
-                f"{source}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
-                f"limit is {MAX_GROWTH} times plus {MAX_ADDED:,}"
+                f"{source}: its {parts} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
+                f"limit is {MAX_GROWTH:,} times plus {MAX_ADDED:,}"
             )
+    check_model(config, source, sum(after["pre_tokenizer"]))
+    tokens = config.get("added_tokens") or []
+    contents = [token["content"] for token in tokens if "content" in token]  # the library reports one without
+    factor, more = after["normalizer"]
+    if (size := sum(factor * len(content) + more for content in contents)) > MAX_ADDED_CHARACTERS:
+        raise TokenizerError(
+            f"{source}: its added tokens can have {size:,.0f} characters in all; the limit is {MAX_ADDED_CHARACTERS:,}"
+        )
+    templates = [step for step in get_steps(parsed, "post_processor") if step["type"] == "TemplateProcessing"]
+    names = [name for step in templates for token in step["special_tokens"].values() for name in token["tokens"]]
+    longest = max(longest_piece(config), *map(len, [*contents, *names, ""]))
+    if (size := (growth + added) * longest) > MAX_TOKEN_CHARACTERS:
+        raise TokenizerError(
+            f"{source}: its tokens of up to {longest:,} characters can make a text {size:,.0f} times as long; the "
+            f"limit is {MAX_TOKEN_CHARACTERS:,}"
+        )
+
+
+def check_model(config: dict[str, Any], source: str, growth: float) -> None:
+    """Raise TokenizerError if the model can take long for a text that became `growth` times as long."""
+    model = config["model"]
+    reach = len(model.get("continuing_subword_prefix") or "") + len(model.get("end_of_word_suffix") or "")
+    if "max_input_chars_per_word" in model:
+        reach += model["max_input_chars_per_word"]
+    elif not isinstance(model["vocab"], dict) and growth > ORDINARY_GROWTH:
+        reach += longest_piece(config)
+    if growth * reach**2 > MAX_SEARCH:
+        raise TokenizerError(
+            f"{source}: its model can take too long: it searches {reach:,} characters at each position of a text that "
+            f"can become {growth:,.0f} times as long"
+        )
+
+
+def longest_piece(config: dict[str, Any]) -> int:
+    """Return the length of the longest token of the model. A vocabulary with scores is a list of pairs."""
+    vocab = config["model"]["vocab"]
+    return max(map(len, vocab if isinstance(vocab, dict) else (piece for piece, _ in vocab)))
+
+
+def growth_of(steps: Iterable[dict[str, Any]]) -> tuple[float, float]:
+    """Return the largest factor by which all steps of a part can lengthen a text, and what they add on top."""
+    growth, added = 1.0, 0.0
+    for is_form, run in itertools.groupby(steps, lambda step: step["type"] in NORMAL_FORMS):
+        rules = [step_growth(step) for step in run]
+        for factor, more in [max(rules)] if is_form else rules:
+            growth, added = growth * factor, added * factor + more
+    return growth, added
 
 
 def _has_whole_map(charsmap: object) -> bool:
@@ -210,15 +272,24 @@ def check_patterns(config: dict[str, Any], source: str) -> None:
     steps = [(part, step["pattern"]) for part in STEPS for step in get_steps(config, part) if "pattern" in step]
     patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
     is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
+    # normal forms do not lengthen an ordinary text, unless a step before them puts in characters that grow
+    steps_after = itertools.dropwhile(lambda step: step["type"] in NORMAL_FORMS, get_steps(config, "normalizer"))
+    growth = sum(growth_of(steps_after))
+    if growth**2 * len(patterns) > MAX_SCAN:
+        raise TokenizerError(
+            f"{source}: its regular expressions can take too long: its normalizer can make a text {growth:,.0f} times "
+            "as long"
+        )
+    most = MAX_VARIABLE if growth <= SMALL_GROWTH else 1
     for part, pattern in patterns:
-        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern)
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern, most)
         if reason is not None:
             name = printable(pattern[:40])
             raise TokenizerError(f"{source}: its {part} has a regular expression that can hang: {reason} in {name!r}")
 
 
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:
-    """Return the largest factor by which a step can lengthen a text, and the characters it adds on top."""
+    """Return the largest factor by which a step can lengthen a text, and the characters or ids it adds on top."""
     kind = step["type"]
     if kind == "Replace":
         pattern, content = step["pattern"].get("String"), len(step["content"])
@@ -227,16 +298,13 @@ def step_growth(step: dict[str, Any]) -> tuple[float, int]:
         data = base64.b64decode(step["precompiled_charsmap"] or "")
         strings = data[4 + int.from_bytes(data[:4], "little") :].decode(errors="replace").split("\0")
         return float(max(1, *map(len, strings))), 0
-    return float(EXPANSION.get(kind, 1)), len(step.get("prepend") or "")
-
-
-def template_growth(step: dict[str, Any]) -> tuple[float, int]:
-    """Return how often a post-processor repeats the text, and how many ids it adds."""
-    if step["type"] != "TemplateProcessing":
+    if kind in ("BertProcessing", "RobertaProcessing"):
         return 1.0, 4
+    if kind != "TemplateProcessing":
+        return float(EXPANSION.get(kind, 1)), len(step.get("prepend") or "")
     lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
     added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
-    return float(sum("Sequence" in piece for piece in step["single"])), added
+    return max(1.0, sum("Sequence" in piece for piece in step["single"])), added
 
 
 # ---- regular expressions
@@ -261,7 +329,7 @@ class Alternative:
     choices: int = 0
 
 
-def backtracking_risk(pattern: str) -> str | None:
+def backtracking_risk(pattern: str, most: int = MAX_VARIABLE) -> str | None:
     """Return what makes a valid pattern potentially slow, or None.
 
     >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
@@ -294,8 +362,8 @@ def backtracking_risk(pattern: str) -> str | None:
             varies = not is_fixed
         else:
             varies = False
-        if groups[-1][-1].parts > MAX_VARIABLE:
-            return f"more than {MAX_VARIABLE} optional or repeated parts in a row"
+        if groups[-1][-1].parts > most:
+            return f"more than {most} optional or repeated parts in a row"
         if groups[-1][-1].choices > MAX_CHOICES:
             return "many groups of alternatives in a row"
     return None

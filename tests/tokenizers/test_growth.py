@@ -25,6 +25,8 @@ X = {"SpecialToken": {"id": "x", "type_id": 0}}
 DOUBLE = {"type": "Replace", "pattern": {"String": "o"}, "content": "oo"}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": False}
 NFKD = {"type": "NFKD"}
+REAL_CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": malformed.charsmap()}
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
 def replace(pattern, content, kind="String"):
@@ -35,8 +37,8 @@ def sequence(steps, name="normalizers"):
     return {"type": "Sequence", name: steps}
 
 
-def template(single, ids=1):
-    tokens = {"x": {"id": "x", "ids": [0] * ids, "tokens": ["x"] * ids}}
+def template(single, ids=1, name="x"):
+    tokens = {"x": {"id": "x", "ids": [0] * ids, "tokens": [name] * ids}}
     return {"type": "TemplateProcessing", "single": single, "pair": [A, B], "special_tokens": tokens}
 
 
@@ -46,11 +48,35 @@ def charsmap(replacement):
     return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()}
 
 
-def make(**parts):
-    vocab = {"a": 0, "o": 1, "d": 2, "▁": 3, "?": 4}
-    content = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"}}
-    return json.dumps(content | parts).encode()
+def word_level(unknown="?"):
+    return {"type": "WordLevel", "vocab": {"a": 0, "o": 1, "d": 2, "▁": 3, unknown: 4}, "unk_token": unknown}
 
+
+def word_piece(longest, prefix="##"):
+    vocab = {"o": 0, f"{prefix}o": 1, "?": 2}
+    limits = {"continuing_subword_prefix": prefix, "max_input_chars_per_word": longest}
+    return {"type": "WordPiece", "vocab": vocab, "unk_token": "?", **limits}
+
+
+def unigram(longest):
+    return {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0.0], *(["o" * n, -1.0] for n in range(1, longest + 1))]}
+
+
+def added_tokens(count, length, normalized=True):
+    flags = dict.fromkeys(("special", "single_word", "lstrip", "rstrip"), False) | {"normalized": normalized}
+    return [{"id": 5 + n, "content": f"{n:0{length}}", **flags} for n in range(count)]
+
+
+def split(pattern):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def make(**parts):
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": word_level()} | parts).encode()
+
+
+GROWS = r"can make a text|can add more than"
+GROW = replace(".", "é" * 511, "Regex")
 
 HOSTILE = {
     "28 doublings": {"normalizer": sequence([DOUBLE] * 28)},
@@ -72,18 +98,79 @@ HOSTILE = {
     "many copies": {"post_processor": template([A] * 100_000)},
     "copies of copies": {"post_processor": sequence([template([A, A, X])] * 40, "processors")},
     "decoder": {"decoder": sequence([DOUBLE] * 28, "decoders")},
+    "decoders with an empty suffix": {"decoder": sequence([{"type": "BPEDecoder", "suffix": ""}] * 40, "decoders")},
+    "all parts": {
+        "normalizer": GROW,
+        "pre_tokenizer": sequence([BYTE_LEVEL] * 4, "pretokenizers"),
+        "post_processor": template([A] * 512),
+    },
+    "normalizer and template": {"normalizer": GROW, "post_processor": template([A] * 512)},
+    "text that the template drops": {"normalizer": sequence([DOUBLE] * 40), "post_processor": template([X])},
+    "normalizer and decoder": {"normalizer": GROW, "decoder": replace("o", "o" * 511)},
+    "unknown token": {"model": word_level("o" * 200_000), "normalizer": GROW},
+    "tokens of a template": {"post_processor": template([A, *[X] * 4000], name="x" * 10_000)},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_file_is_an_error_before_it_grows(name):
     data = make(**HOSTILE[name])
-    with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
+    with pytest.raises(TokenizerError, match=GROWS):
         HuggingFaceTokenizer(data).encode("I love dogs")
-    with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
+    with pytest.raises(TokenizerError, match=GROWS):
         HuggingFaceTokenizer(data).encode_batch(["I love dogs"])
-    with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
+    with pytest.raises(TokenizerError, match=GROWS):
         HuggingFaceTokenizer(data).tokens("I love dogs")
+
+
+COSTLY = {
+    "WordPiece": ({"model": word_piece(10**9), "normalizer": GROW}, "model can take too long"),
+    "WordPiece without growth": ({"model": word_piece(10**9)}, "model can take too long"),
+    "WordPiece prefix": ({"model": word_piece(100, "#" * 100_000)}, "model can take too long"),
+    "Unigram": ({"model": unigram(600), "normalizer": GROW}, "model can take too long"),
+    "added tokens": (
+        {"added_tokens": added_tokens(100, 2000), "normalizer": GROW},
+        "added tokens can have 102,451,100 characters",
+    ),
+    "one added token": (
+        {"added_tokens": added_tokens(1, 5000), "decoder": replace("o", "o" * 511)},
+        "tokens of up to 5,000 characters",
+    ),
+    "patterns": (
+        {"normalizer": replace(".", "o" * 80, "Regex"), "pre_tokenizer": split("[op]+[op]+[xy]")},
+        "more than 1 optional or repeated parts",
+    ),
+    "one repeated part": (
+        {"normalizer": replace(".", "o" * 1500, "Regex"), "pre_tokenizer": split("[op]+[xy]")},
+        "regular expressions can take too long",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_costly_file_is_an_error_when_it_is_opened(name):
+    parts, message = COSTLY[name]
+    with pytest.raises(TokenizerError, match=message):
+        HuggingFaceTokenizer(make(**parts))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"normalizer": {"type": "NFKC"}, "pre_tokenizer": sequence([METASPACE, BYTE_LEVEL], "pretokenizers"),
+         "post_processor": template([X, A, X]), "decoder": BYTE_LEVEL},
+        {"normalizer": sequence([NFKD, REAL_CHARSMAP]), "pre_tokenizer": METASPACE,
+         "post_processor": template([X, A, X]), "decoder": METASPACE},
+        {"model": word_piece(1000), "normalizer": {"type": "BertNormalizer", "clean_text": True,
+         "handle_chinese_chars": True, "strip_accents": None, "lowercase": True}},
+        {"model": unigram(300), "normalizer": NFKD,
+         "pre_tokenizer": sequence([METASPACE, BYTE_LEVEL], "pretokenizers")},
+        {"normalizer": NFKD, "pre_tokenizer": split(r" ?[a-z]+[0-9]*|\s+(?!\S)")},
+        {"added_tokens": added_tokens(10_000, 30), "normalizer": NFKD},
+    ],
+)  # fmt: skip
+def test_combinations_of_real_files_open(parts):
+    assert HuggingFaceTokenizer(make(**parts)).encode("I love dogs")
 
 
 @pytest.mark.parametrize("charsmap", ["/////wAAAAA=", "AAA=", "not base64"])
@@ -124,10 +211,10 @@ def test_the_published_file_with_most_steps_is_far_below_the_limit():
 
 
 def test_growth_is_bounded_when_a_file_is_opened():
-    tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 9)))  # 512 times
+    tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 11)))  # 2,048 times
     assert tokenizer.encode("a") == [0]
-    with pytest.raises(TokenizerError, match="its normalizer can make a text 1,024 times as long"):
-        HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 10)))
+    with pytest.raises(TokenizerError, match="its normalizer can make a text 4,096 times as long"):
+        HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 12)))
 
 
 def test_normal_forms_in_a_row_count_once():
@@ -159,7 +246,7 @@ def test_bounds_of_real_files_are_far_away():
             NFKD,
             {"type": "StripAccents"},
             {"type": "Lowercase"},
-            {"type": "Precompiled", "precompiled_charsmap": malformed.charsmap()},
+            REAL_CHARSMAP,
         ]
     )
     tokenizer = HuggingFaceTokenizer(make(normalizer=normalizer))  # as in ALBERT
