@@ -145,7 +145,7 @@ def test_tied_head_without_padding_reaches_every_row(open_page, pipelines):
 @pytest.mark.parametrize(
     ("given", "diagnosis"),
     [
-        ("T, 128", "You omitted the batch"),
+        ("T, 128", "You left out the batch"),
         ("128, T, 1", "the axes are in the wrong order"),
         ("1, U, 128", "Only the number of tokens is wrong, by one"),
         ("1, T, 64", "Only the width is wrong."),
@@ -166,7 +166,7 @@ def test_wrong_numbers_are_diagnosed(open_page, pipelines):
     for step, word, given, diagnosis in (
         (3, "How many tokens", trace.texts[0].n_bytes, "That is the number of bytes"),
         (3, "How many tokens", trace.texts[0].n_tokens + 1, "Off by one"),
-        (4, "At which byte", token.offset - table.offset, "You omitted the offset of the table"),
+        (4, "At which byte", token.offset - table.offset, "You left out the offset of the table"),
         (4, "How many bytes long is a row", table.shape[1], "multiply by the bytes per value"),
         (6, "the angle at position", 180.0 / 3.14159 * (len(trace.texts[0].tokens) - 1), "in degrees"),
         (6, "the angle at position", -1.0 * (len(trace.texts[0].tokens) - 1), "The sign is wrong"),

@@ -109,7 +109,7 @@ def test_tables_of_the_nanochat_project(tmp_path: Path, trainable: bool, dtype: 
         assert same_bits(layer.value_embeddings(ids, layer=number), F.embedding(ids, table))
         assert not same_bits(layer.value_embeddings(ids.flip(1), layer=number), F.embedding(ids, table))  # control
     assert layer.value_embeddings(ids, layer=0) is None
-    with pytest.raises(inlayer.errors.InputError, match="choose one with layer=: 1, 3"):
+    with pytest.raises(inlayer.errors.InputError, match="pass layer= with one of: 1, 3"):
         layer.value_embeddings(ids)
     with pytest.raises(inlayer.errors.IdRangeError):
         layer.value_embeddings(ids + VOCAB, layer=1)

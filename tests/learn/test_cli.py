@@ -346,7 +346,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["exercise", "first/nope"], "to list a lesson's exercises: inlayer learn list LESSON\n"),
         (["exercise", "nope/nope"], "unknown exercise or lesson"),
         (["exercise", "which"], "several lessons"),
-        (["exercise", "first", "--json"], "name one"),
+        (["exercise", "first", "--json"], "choose one of"),
         (["exercise", "first/sum_of", "--seed", "1", "--answer", "many"], "not a number"),
         (["exercise", "first/sum_of", "--done"], "--answer"),
         (["quiz", "nope"], "unknown lesson"),
