@@ -138,7 +138,7 @@ class TrainConfig:
         tokenizer: "bpe" (trained on the text), "bytes", or a path.
         vocab_size: Exact size of the BPE vocabulary to train. Default: at most 4,096.
         validation_fraction: Fraction of the text held out for validation.
-        preset: Named model size: toy, small, medium-256, medium-512, base-768, or large-1024; a size you give overrides it.
+        preset: Model size: toy, small, medium-256, medium-512, base-768, or large-1024. A size you give overrides it.
         architecture: Architecture of the decoder: gpt or llama.
         positions: Position scheme: learned or sinusoidal for gpt, rotary for llama. Default: learned or rotary.
         n_embd: Embedding width. Default: from the preset.
