@@ -20,6 +20,13 @@ from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
 PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
+RAGGED_HINT = (
+    "; call its .padded(pad_id), or, without padding, mean_pool(token_embedding(torch.from_numpy(ragged.flat)), ragged)"
+)
+FLOAT_HINTS = {
+    "input_ids": "are they vectors (inputs_embeds)?",
+    "targets": "targets are token ids; for soft labels, pass head(hidden) to torch's cross_entropy",
+}
 
 
 def check_dense(x: object, name: str, hint: str = "") -> Tensor:
@@ -35,7 +42,7 @@ def check_dense(x: object, name: str, hint: str = "") -> Tensor:
 
 def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     """Check that ids are a tensor of integers."""
-    hints = {"str": "; encode it first", "Ragged": "; call its .padded(pad_id)"}
+    hints = {"str": "; encode it first", "Ragged": RAGGED_HINT}
     ids = check_dense(ids, name, hints.get(type(ids).__name__, "; wrap it: torch.tensor([[...]])"))
     if ids.dtype in UNSIGNED:
         signed = ids.to(torch.int64)
@@ -43,7 +50,7 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
         # table.
         return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
     if ids.dtype not in SIGNED_OR_SMALL:
-        hint = "are they vectors (inputs_embeds)?" if name == "input_ids" else "is it the tensor you meant?"
+        hint = FLOAT_HINTS.get(name, "is it the tensor you meant?")
         hint = "is it a mask?" if ids.dtype == torch.bool else hint
         raise DtypeError(f"{name} has dtype {ids.dtype}; it must have an integer dtype (torch.int64); {hint}")
     return ids

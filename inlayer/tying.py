@@ -15,12 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from inlayer.errors import InputError, ShapeError
+from inlayer.tensors import is_jit_tracing
 
 Rows = TypeVar("Rows", bound="HeadRows")
 
 
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
-    """Return the same rows, with the gradient of one row masked."""
+    """Return the same rows, with the gradient of one row masked.
+
+    While torch.jit.trace runs, the mask is a copy in every grad mode: it checks a trace without gradients, and cannot
+    save a function of Python.
+    """
+    if is_jit_tracing() and weight_VD.requires_grad:
+        return torch.select_scatter(weight_VD, weight_VD[row].detach(), 0, row)
     if not (weight_VD.requires_grad and torch.is_grad_enabled()):
         return weight_VD
     result: Tensor = MaskRowGradient.apply(weight_VD, row)  # type: ignore[no-untyped-call]
@@ -205,7 +212,8 @@ class HeadRows(nn.Module):
         if self.tied and key in unexpected_keys:
             unexpected_keys.remove(key)
             saved, tables = state_dict[key], [self.weight, *(state_dict[name] for name in state_dict if name != key)]
-            if not any(table.shape == saved.shape and torch.equal(table.to(saved), saved) for table in tables):
+            same_size = (table.to(saved) for table in tables if table.shape == saved.shape)
+            if not any(torch.allclose(table, saved, rtol=0, atol=0, equal_nan=True) for table in same_size):
                 error_msgs.append(f"{key} differs from every table; this head is tied: call head.untie() to load it")
 
     def resize_bias(self, rows: int) -> None:

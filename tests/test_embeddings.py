@@ -822,6 +822,16 @@ for head in (Head(8, 50), Head(8, 50, bias=True), Head(8, 50, soft_cap=3.0)):
     for options in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"z_loss": 1e-3}):
         call = lambda head, hidden, targets: head.loss(hidden, targets, **options)
         check(head, call, (hidden, targets), (hidden.repeat(200, 1, 1), targets.roll(1).repeat(200, 1)))
+tied = Head(8, 50).tie(inlayer.Table(50, 8, padding_idx=1))
+tied.registered = tied.table  # a trace needs its parameters below the traced module
+log_sum = lambda head, hidden: head(hidden).logsumexp(-1).sum()
+for call, inputs in ((log_sum, (hidden,)), (Head.loss, (hidden, targets))):
+    check(tied, call, inputs, (-hidden, *inputs[1:]))
+    traced = torch.jit.trace(Call(tied, call), inputs)
+    traced_grad, = torch.autograd.grad(traced(*inputs), tied.weight)
+    expected_grad, = torch.autograd.grad(call(tied, *inputs), tied.weight)
+    torch.testing.assert_close(traced_grad, expected_grad)
+    assert not traced_grad[1].any() and traced_grad[2].any()
 nothing = torch.nn.Identity()
 mask, longer = torch.tensor([[0, 1, 1], [1, 1, 0]]), torch.tensor([[0, 0, 0, 0], [0, 1, 1, 1], [1, 0, 0, 0]])
 for pool in (inlayer.mean_pool, inlayer.first_token_pool, inlayer.last_token_pool):

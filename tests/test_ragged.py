@@ -9,8 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inlayer import Embeddings, mean_pool
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.ragged import Ragged, concatenate_batches, select_texts, slice_texts, with_special_tokens
+from inlayer.tensors import check_ids
 
 ROWS = st.lists(st.lists(st.integers(0, 2**40), max_size=6), max_size=7)
 
@@ -153,3 +155,13 @@ def test_encoding_does_not_import_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_layer_names_the_ways_to_use_ragged_ids():
+    ragged = Ragged.from_lists([[1, 2], [], [3]])
+    with pytest.raises(DtypeError, match=r"\.padded\(pad_id\), or, without padding, (mean_pool\(.*\))$") as error:
+        check_ids(ragged)  # as a layer does first
+    token_embedding = Embeddings(10, 4, 8).token_embedding
+    code = str(error.value).rpartition("padding, ")[2]
+    names = {"mean_pool": mean_pool, "token_embedding": token_embedding, "torch": torch, "ragged": ragged}
+    assert eval(code, names).shape == (3, 4)

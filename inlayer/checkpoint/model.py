@@ -42,6 +42,7 @@ class Model(TextVectors):
     """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
     Attributes:
+        store: The opened files: `store.names()` lists their tensors, and `store.read(name)` reads one.
         source: Where the model came from.
         note: A note to show with the model, for example that it is a sample.
         config: The contents of config.json, or None.

@@ -1,6 +1,7 @@
 """`inlayer train`: text files in, a model folder out.
 
-- flags are generated from the fields of TrainConfig (training/config.py), without importing torch
+- flags are generated from the fields of TrainConfig (training/config.py) and their help from its docstring, without
+  importing torch
 - with --resume, settings come from the run; a flag that contradicts them is an error, except a larger --steps
 - progress goes to stderr (cli/train_progress.py); Ctrl-C saves, prints the command to resume, and exits with 130
 - under torchrun every process runs this command; only the main one prints
@@ -12,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -33,7 +35,7 @@ EXAMPLES = examples(
     "inlayer train --out model --resume --steps 900",
     "torchrun --nproc-per-node 2 -m inlayer train book.txt --parallel data",
 )
-FILES = typer.Argument(help="UTF-8 text files. \\[default: English text from Python's standard library]")
+HELP = dict(re.findall(r"^    (\w+): (.+\.)$", inspect.getdoc(TrainConfig) or "", flags=re.MULTILINE))
 RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")
 JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel="Run")
 
@@ -42,29 +44,31 @@ def parameters() -> Iterator[inspect.Parameter]:
     """Yield the command's parameters: one flag per field of TrainConfig. None means that a flag was not given."""
     flags = {field.name: (annotation(field), None) for field in fields(TrainConfig) if field.metadata}
     switches = {"resume": (Annotated[bool, RESUME], False), "as_json": (Annotated[bool, JSON], False)}
-    for name, (kind, default) in ({"files": (Annotated[list[str] | None, FILES], None)} | flags | switches).items():
+    files = typer.Argument(help=option_help("files", None))
+    for name, (kind, default) in ({"files": (Annotated[list[str] | None, files], None)} | flags | switches).items():
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def option_help(name: str, default: object) -> str:
+    """Return a field's entry in the docstring, which ends with the default if that is derived from other fields."""
+    text, _, derived = HELP.get(name, "").partition(" Default: ")
+    shown = derived.removesuffix(".") or (f"{default:g}" if isinstance(default, float) else default)
+    return text if shown is None else f"{text} \\[default: {shown}]"
 
 
 def annotation(setting: Field[Any]) -> Any:
     """Return a field's type, help, and default, as typer reads them."""
     kind: Any = TYPES[str(setting.type).partition(" ")[0]]
-    flag, default = f"--{setting.name.replace('_', '-')}", setting.metadata.get("derived", setting.default)
+    flag, default, metavar = f"--{setting.name.replace('_', '-')}", setting.default, None
     if kind is bool:
         flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if setting.default else (flag, None)
-    help_text, metavar = setting.metadata["help"], None
     if "choices" in setting.metadata:
         choices = setting.metadata["choices"]
         kind, metavar = Literal[choices], "|".join(choices)
         if len(metavar) > MAX_METAVAR:  # a longer metavar would leave no room for long option names
             metavar = "NAME"
-            listed = f": {', '.join(choices[:-1])}, or {choices[-1]}."
-            help_text = help_text if choices[0] in help_text else help_text.removesuffix(".") + listed
-    shown = f"{default:g}" if isinstance(default, float) else default
-    text = help_text + ("" if default is None else f" \\[default: {shown}]")
-    option = typer.Option(
-        flag, metavar=metavar, help=text, show_default=False, rich_help_panel=setting.metadata["group"]
-    )
+    help_text, group = option_help(setting.name, default), setting.metadata["group"]
+    option = typer.Option(flag, metavar=metavar, help=help_text, show_default=False, rich_help_panel=group)
     return Annotated[kind | None, option]
 
 

@@ -113,13 +113,12 @@ class DecoderConfig:
         return POSITIONS[self.architecture][0] if self.positions is None else self.positions
 
 
-def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: A002
-    """Return a field that is also a command-line flag.
+def option(default: Any, group: str, **limits: Any) -> Any:
+    """Return a field that is also a command-line flag; its help is its entry in the docstring of TrainConfig.
 
     `limits` may contain `choices`, or `minimum`, `maximum`, and `excluded`, the limit that is not allowed itself.
-    `derived` describes how a field is derived if it is None.
     """
-    return field(default=default, metadata={"group": group, "help": help, **limits})
+    return field(default=default, metadata={"group": group, **limits})
 
 
 DATA, MODEL, OPTIMIZER, RUN = "Data", "Model", "Optimization", "Run"
@@ -130,19 +129,55 @@ TYING = "Experiments on tied tables"
 class TrainConfig:
     """Settings of a training run.
 
-    Every field is also a flag of `inlayer train`, whose help describes it. Fields that are None are derived from
-    others; `resolved` returns the effective values.
+    Every field is also a flag of `inlayer train`. Fields that are None are derived from others; `resolved` returns the
+    effective values.
 
     Args:
         files: UTF-8 text files. Default: English text from Python's standard library.
         out: Output folder, created for the trained model.
-        tokenizer: "bpe" trains a tokenizer on the text, "bytes" uses bytes as tokens, and anything else is a path.
-        vocab_size: Exact vocabulary size of the BPE tokenizer to train. Default: up to 4,096.
-        preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
-        tie: Whether the head shares the embedding table.
-        steps: Number of optimizer steps. Default: 600, or fewer for a small text, which is read about 20 times.
-        batch_size: Sequences of block_size tokens per step, over all processes.
-        threads: Number of torch CPU threads. It affects the order of sums, and so the last digits of losses.
+        tokenizer: "bpe" (trained on the text), "bytes", or a path.
+        vocab_size: Exact size of the BPE vocabulary to train. Default: at most 4,096.
+        validation_fraction: Fraction of the text held out for validation.
+        preset: Model size: toy, small, medium-256, medium-512, base-768, or large-1024. A size you give overrides it.
+        architecture: Architecture of the decoder: gpt or llama.
+        positions: Position scheme: learned or sinusoidal for gpt, rotary for llama. Default: learned or rotary.
+        n_embd: Embedding width. Default: from the preset.
+        n_layer: Number of transformer blocks. Default: from the preset.
+        n_head: Number of attention heads. Default: from the preset.
+        n_kv_head: Number of key/value heads (llama). Default: from the preset.
+        n_inner: Width of the feed-forward layers. Default: from the width.
+        block_size: Context length in tokens. Default: from the preset, shorter for a small text.
+        dropout: Dropout probability.
+        tie: Share the embedding table with the output head.
+        init_std: Standard deviation of the initial weights.
+        input_scale: Factor applied to looked-up rows. Default: 1 / init_std.
+        output_scale: Factor applied to the head's input. Default: 3 if tied, else 1.
+        steps: Number of training steps. Default: 600, or about 20 passes over a small text.
+        batch_size: Sequences per step, over all processes.
+        gradient_accumulation_steps: Gradient accumulation: forward/backward passes per step.
+        learning_rate: Peak learning rate.
+        embedding_lr_scale: Learning-rate multiplier for the embedding table.
+        head_lr_scale: Learning-rate multiplier for an untied head.
+        weight_decay: Weight decay of the matrices in the blocks.
+        embedding_weight_decay: Weight decay of the embedding table, learned positions, and head.
+        beta1: AdamW's first beta.
+        beta2: AdamW's second beta.
+        epsilon: AdamW's epsilon.
+        warmup_steps: Steps of linear warm-up. Default: 10% of the steps, at most 50.
+        lr_schedule: Learning-rate schedule after warm-up: cosine, linear, or constant.
+        min_lr_ratio: Final learning rate as a fraction of the peak.
+        max_grad_norm: Maximum gradient norm; 0 turns clipping off.
+        precision: Compute dtype: float32, or bfloat16 with autocast.
+        z_loss: Weight of the z-loss: the squared log of the softmax normalizer.
+        shared_second_moment: Average AdamW's second moment over the vocabulary.
+        seed: Random seed; the same seed gives the same losses.
+        eval_interval: Steps between validations; 0 validates only at the end.
+        eval_sequences: Maximum number of validation sequences.
+        save_interval: Steps between saved states; 0 saves only at the end.
+        log_interval: Steps between measurements of the table.
+        threads: Number of torch CPU threads; it affects the last digits of losses. Default: torch's default.
+        device: Device to train on: cpu, cuda, or mps. Default: cuda if available, else cpu.
+        parallel: Parallelism under torchrun: FSDP2 (data) or a sharded vocabulary (vocab).
 
     Raises:
         ConfigError: If a value is out of range, or values contradict each other.
@@ -154,74 +189,54 @@ class TrainConfig:
     """
 
     files: tuple[str, ...] = ()
-    out: str = option("trained", DATA, "Output folder, created for the trained model.")
-    tokenizer: str = option("bpe", DATA, '"bpe" (trained on the text), "bytes", or a path.')
-    vocab_size: int | None = option(None, DATA, "Size of the vocabulary to train.", derived=f"at most {VOCAB_SIZE}")
-    validation_fraction: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
+    out: str = option("trained", DATA)
+    tokenizer: str = option("bpe", DATA)
+    vocab_size: int | None = option(None, DATA)
+    validation_fraction: float = option(0.05, DATA, maximum=0.5)
 
-    preset: str = option("small", MODEL, "Named model size.", choices=tuple(PRESETS))
-    architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
-    positions: str | None = option(
-        None, MODEL, "Position scheme: learned or sinusoidal for gpt, rotary for llama.", choices=SCHEMES,
-        derived="learned or rotary",
-    )  # fmt: skip
-    n_embd: int | None = option(None, MODEL, "Embedding width.", derived="from the preset")
-    n_layer: int | None = option(None, MODEL, "Number of transformer blocks.", derived="from the preset")
-    n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")
-    n_kv_head: int | None = option(None, MODEL, "Number of key/value heads (llama).", derived="from the preset")
-    n_inner: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
-    block_size: int | None = option(
-        None, MODEL, "Context length in tokens.", derived="from the preset, shorter for a small text"
-    )
-    dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1)
-    tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
-    init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.", excluded=0)
-    input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
-    output_scale: float | None = option(None, MODEL, "Factor applied to the head's input.", derived="3 if tied, else 1")
+    preset: str = option("small", MODEL, choices=tuple(PRESETS))
+    architecture: str = option("llama", MODEL, choices=tuple(POSITIONS))
+    positions: str | None = option(None, MODEL, choices=SCHEMES)
+    n_embd: int | None = option(None, MODEL)
+    n_layer: int | None = option(None, MODEL)
+    n_head: int | None = option(None, MODEL)
+    n_kv_head: int | None = option(None, MODEL)
+    n_inner: int | None = option(None, MODEL)
+    block_size: int | None = option(None, MODEL)
+    dropout: float = option(0.0, MODEL, maximum=1)
+    tie: bool = option(True, MODEL)
+    init_std: float = option(0.02, MODEL, excluded=0)
+    input_scale: float | None = option(None, MODEL)
+    output_scale: float | None = option(None, MODEL)
 
-    steps: int | None = option(
-        None,
-        OPTIMIZER,
-        "Number of training steps.",
-        derived=f"{DEFAULT_STEPS}, or about {MAX_PASSES} passes over a small text",
-    )
-    batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.")
-    gradient_accumulation_steps: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.")
-    learning_rate: float = option(2e-3, OPTIMIZER, "Peak learning rate.")
-    embedding_lr_scale: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for the embedding table.")
-    head_lr_scale: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
-    weight_decay: float = option(0.1, OPTIMIZER, "Weight decay of the matrices in the blocks.")
-    embedding_weight_decay: float = option(
-        0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions, and head."
-    )
-    beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1, excluded=1)
-    beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1, excluded=1)
-    epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.", excluded=0)
-    warmup_steps: int | None = option(
-        None, OPTIMIZER, "Steps of linear warm-up.", derived="10% of the steps, at most 50", minimum=0
-    )
-    lr_schedule: str = option("cosine", OPTIMIZER, "Learning-rate schedule after warm-up.", choices=SCHEDULES)
-    min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1)
-    max_grad_norm: float = option(1.0, OPTIMIZER, "Maximum gradient norm; 0 turns clipping off.")
-    precision: str = option(
-        "float32", OPTIMIZER, "Compute dtype: float32, or bfloat16 with autocast.", choices=("float32", "bfloat16")
-    )
+    steps: int | None = option(None, OPTIMIZER)
+    batch_size: int = option(16, OPTIMIZER)
+    gradient_accumulation_steps: int = option(1, OPTIMIZER)
+    learning_rate: float = option(2e-3, OPTIMIZER)
+    embedding_lr_scale: float = option(1.0, OPTIMIZER)
+    head_lr_scale: float = option(1.0, OPTIMIZER)
+    weight_decay: float = option(0.1, OPTIMIZER)
+    embedding_weight_decay: float = option(0.0, OPTIMIZER)
+    beta1: float = option(0.9, OPTIMIZER, maximum=1, excluded=1)
+    beta2: float = option(0.95, OPTIMIZER, maximum=1, excluded=1)
+    epsilon: float = option(1e-8, OPTIMIZER, excluded=0)
+    warmup_steps: int | None = option(None, OPTIMIZER, minimum=0)
+    lr_schedule: str = option("cosine", OPTIMIZER, choices=SCHEDULES)
+    min_lr_ratio: float = option(0.1, OPTIMIZER, maximum=1)
+    max_grad_norm: float = option(1.0, OPTIMIZER)
+    precision: str = option("float32", OPTIMIZER, choices=("float32", "bfloat16"))
 
-    z_loss: float = option(0.0, TYING, "Weight of the z-loss: the squared log of the softmax normalizer.")
-    shared_second_moment: bool = option(False, TYING, "Average AdamW's second moment over the vocabulary.")
+    z_loss: float = option(0.0, TYING)
+    shared_second_moment: bool = option(False, TYING)
 
-    seed: int = option(0, RUN, "Random seed; the same seed gives the same losses.", minimum=0)
-    eval_interval: int = option(100, RUN, "Steps between validations; 0 validates only at the end.", minimum=0)
-    eval_sequences: int = option(64, RUN, "Maximum number of validation sequences.")
-    save_interval: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
-    log_interval: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
-    threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default", maximum=4096)
-    device: str | None = option(
-        None, RUN, "Device to train on.", choices=DEVICES, derived="cuda if available, else cpu"
-    )
-    parallel: str = option(
-        "data", RUN, "Parallelism under torchrun: FSDP2 (data) or a sharded vocabulary (vocab).", choices=PARALLEL_MODES
-    )
+    seed: int = option(0, RUN, minimum=0)
+    eval_interval: int = option(100, RUN, minimum=0)
+    eval_sequences: int = option(64, RUN)
+    save_interval: int = option(100, RUN, minimum=0)
+    log_interval: int = option(20, RUN, minimum=0)
+    threads: int | None = option(None, RUN, maximum=4096)
+    device: str | None = option(None, RUN, choices=DEVICES)
+    parallel: str = option("data", RUN, choices=PARALLEL_MODES)
 
     def __post_init__(self) -> None:
         files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import inlayer
-from inlayer.cli.train import parameters
+from inlayer.cli.train import option_help, parameters
 from inlayer.errors import ConfigError, InputError
 from inlayer.training.config import (
     PRESETS,
@@ -186,8 +187,10 @@ def test_every_field_is_a_flag_with_help() -> None:
     assert names == [*(setting.name for setting in fields(TrainConfig)), "resume", "as_json"]
     for setting in fields(TrainConfig):
         if setting.name != "files":
-            assert setting.metadata["help"].endswith(".")
-            assert setting.default is not None or setting.metadata["derived"]
+            shown = option_help(setting.name, setting.default)
+            assert re.search(r"^[\w\"].+\.( \\\[default: .+\])?$", shown)
+            assert shown.endswith("]")  # the default, also if it is derived from other fields
+            assert all(choice in shown for choice in setting.metadata.get("choices", ()))
 
 
 def test_config_is_public() -> None:
