@@ -35,9 +35,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # escape characters outside the terminal's encoding
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] or ["--help"]
-    for name in (
-        COMMANDS if arguments[0] not in COMMANDS else arguments[:1]
-    ):  # a command registers with the app when imported
+    # A command registers with the app when it is imported.
+    for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:
         import_module(f"inlayer.cli.{COMMANDS[name]}")
     command = get_command(app)
     try:

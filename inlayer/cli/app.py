@@ -112,8 +112,8 @@ def print_note(text: str) -> None:
     console().print(text, style="dim")
 
 
-def print_warning(text: str) -> None:
-    """Print a remark on stderr."""
+def print_stderr_note(text: str) -> None:
+    """Print a note on stderr, where it does not mix with a result that is piped."""
     sys.stderr.write(f"note: {text}\n")
 
 

@@ -23,8 +23,8 @@ from inlayer.cli.app import (
     open_model,
     print_json,
     print_note,
+    print_stderr_note,
     print_table,
-    print_warning,
     short_text,
 )
 from inlayer.cli.inputs import check_argument
@@ -204,9 +204,9 @@ def _note_files(unknown_files: list[Path], reader: Reader) -> None:
     """Report files that were skipped because of their suffix, and empty files."""
     if unknown_files:
         files, advice = pluralize(len(unknown_files), "file"), "to read a file as text, pass its name"
-        print_warning(f"{files} skipped: unknown suffix, such as {format_path(unknown_files[0])}; {advice}")
+        print_stderr_note(f"{files} skipped: unknown suffix, such as {format_path(unknown_files[0])}; {advice}")
     if empty := reader.empty_files:
-        print_warning(f"{pluralize(len(empty), 'file')} without text: {join_names(empty, in_order=True)}")
+        print_stderr_note(f"{pluralize(len(empty), 'file')} without text: {join_names(empty, in_order=True)}")
 
 
 def _run_job(job: EmbedJob) -> int:

@@ -16,8 +16,8 @@ from inlayer.cli.app import (
     open_model,
     print_demo_note,
     print_json,
+    print_stderr_note,
     print_table,
-    print_warning,
     short_text,
 )
 from inlayer.cli.embed import SHOWN_TEXT, SIF, SIF_FILE, Pool
@@ -88,7 +88,9 @@ def search(
         raise InputError(f"{has_width}, but {opened.source} has {width}; {advice}")
     if width > table.embedding_dim != vector_settings.get("dim"):
         advice = "if another model created them, pass it as --model"
-        print_warning(f"{has_width}, so only that many of the {width} values of {opened.source} are compared; {advice}")
+        print_stderr_note(
+            f"{has_width}, so only that many of the {width} values of {opened.source} are compared; {advice}"
+        )
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, queries[:, : table.embedding_dim], k, progress=progress)
     best: dict[int, float] = {}  # the larger of a row's two cosines
@@ -100,7 +102,7 @@ def search(
     if not results:
         raise InputError(f"{file} has no usable vectors: all are zero or not finite")
     if not stored and model is None:
-        print_warning(f"{file} does not record its model; searched with --model default --pool {pool or 'mean'}")
+        print_stderr_note(f"{file} does not record its model; searched with --model default --pool {pool or 'mean'}")
     if as_json:
         print_json({"query": query, "rows": results})
         return
@@ -124,7 +126,7 @@ def _open_model_of(file: str, vector_settings: dict[str, Any], model: str | None
         raise InputError(f"{problem} {opened.source} has a different size; {advice}")
     if vector_settings.get("checksum") not in (None, encoder.checksum()):
         problem = f"{file} was created with a different version of the model or the weighting"
-        print_warning(f"{problem}, so cosines may be wrong; embed the texts again")
+        print_stderr_note(f"{problem}, so cosines may be wrong; embed the texts again")
     return opened
 
 

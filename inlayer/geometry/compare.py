@@ -218,8 +218,10 @@ def match_rows(a: NamedTable, b: NamedTable, names: tuple[str, str] = ("A", "B")
             f"{' and '.join(without)} cannot be compared without a tokenizer; put its files next to the weights. Only "
             "two tables of the same shape, both without a tokenizer, are matched by id"
         )
-    ids = {str(token_id).encode(): token_id for token_id in range(a[1].rows)}
-    tokens_a, tokens_b = (ids, ids) if without else (tokens_by_bytes(a[1]), tokens_by_bytes(b[1]))
+    if without:
+        tokens_a = tokens_b = {str(token_id).encode(): token_id for token_id in range(a[1].rows)}
+    else:
+        tokens_a, tokens_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
     common = [token for token in tokens_a if token in tokens_b]
     if not common:
         raise InputError("the two models have no token in common; is one of the tokenizers damaged?")

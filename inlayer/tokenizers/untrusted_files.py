@@ -10,7 +10,7 @@
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
   error when the file is opened. A pattern that passes can still take polynomial time, as the patterns of GPT-2
-  and its successors do: but only on long texts. tiktoken's engine has its own limit
+  and its successors do, but only on long texts. tiktoken's engine has its own limit
 Tested in test_malformed_files.py, test_growth.py, test_patterns.py, and test_open.py of tests/tokenizers/.
 """
 
