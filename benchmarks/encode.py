@@ -104,7 +104,7 @@ def compare(name: str, model: Model, tokenizer_file: Path, texts: list[str]) -> 
     latency = interleave(
         {
             "inlayer": lambda: [model.encode("hello") for _ in range(200)],
-            "model2vec": lambda: [static.encode("hello") for _ in range(200)],  # type: ignore[arg-type]
+            "model2vec": lambda: [static.encode("hello") for _ in range(200)],
         },
         rounds=ROUNDS,
     )

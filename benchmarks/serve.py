@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -194,6 +195,8 @@ class Client(asyncio.Protocol):
 async def run_clients(url: str, path: str, clients: int = CLIENTS, seconds: float = SECONDS) -> dict[str, Any]:
     """Run all clients concurrently, after a warm-up that does not count."""
     parts = urlsplit(url)
+    assert parts.hostname
+    assert parts.port
     token = parse_qs(parts.query)["token"][0]
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
@@ -206,8 +209,8 @@ async def run_clients(url: str, path: str, clients: int = CLIENTS, seconds: floa
     for number in range(clients):
         done: asyncio.Future[None] = loop.create_future()
         finished.append(done)
-        client = Client(number, head, measured, done)
-        await loop.create_connection(lambda made=client: made, parts.hostname, parts.port)
+        client = partial(Client, number, head, measured, done)
+        await loop.create_connection(client, parts.hostname, parts.port)
     await asyncio.gather(*finished)
     cuts = statistics.quantiles(measured.seconds, n=100)
     return {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], Callabl
     trainer = Trainer(config, settings)
     trainer.step = 1  # the first step is always measured
     with tempfile.TemporaryDirectory() as folder:
-        save_decoder(trainer.decoder, f"{folder}/model")
+        save_decoder(trainer.decoder, Path(folder, "model"))
         plain = LlamaForCausalLM.from_pretrained(f"{folder}/model", attn_implementation="sdpa").train()
     optimizer = torch.optim.AdamW(
         plain.parameters(),

@@ -19,7 +19,6 @@ import json
 import math
 import multiprocessing
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -301,4 +300,4 @@ def read_runs(out: Path) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

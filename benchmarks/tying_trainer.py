@@ -35,6 +35,7 @@ class StudyTrainer(Trainer):
     ) -> None:
         super().__init__(decoder_config, config)
         self.center = center
+        assert config.steps is not None
         self.last_tied_step = None if untie_at is None else min(round(untie_at * config.steps), config.steps - 1)
         if input_gradient_scale != 1.0:
             self.table.register_forward_hook(lambda _, __, rows: scale_gradient(rows, input_gradient_scale))

@@ -64,7 +64,7 @@ def record_input_gradient(table: Table) -> tuple[RemovableHandle, Tensor]:
                 total_VD[padding_idx] = 0
 
         if rows.requires_grad:
-            rows.register_hook(add)  # type: ignore[no-untyped-call]
+            rows.register_hook(add)
 
     return table.register_forward_hook(record, prepend=True), total_VD  # before other hooks change the rows
 

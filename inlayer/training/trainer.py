@@ -145,7 +145,7 @@ class Trainer:
         for part in local.chunk(self.config.gradient_accumulation_steps):
             with self._autocast():
                 loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
-            (loss * weight).backward()  # type: ignore[no-untyped-call]
+            (loss * weight).backward()
             total += float(loss.detach())
         return (math.fsum(self.group.gather(total)) if self.batch_parts > 1 else total) / count
 

@@ -99,7 +99,7 @@ def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn
         builtin_exit(0)
 
 
-class ForbiddenOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ForbiddenOperations(TorchDispatchMode):
     """Reports tensor operations whose name starts with a forbidden one, such as embedding or embedding_bag."""
 
     def __init__(self, names: tuple[str, ...], report: Callable[[str], NoReturn]) -> None:
