@@ -77,7 +77,7 @@ def test_a_note_about_the_scale_stands_under_the_vectors_and_not_the_cosines(ope
 def test_legend_of_the_map_explains_the_tokens_and_arcs(open_page):
     watched = open_page("text=I+love+dogs&model=default&step=7")
     watched.page.wait_for_selector(".marks-legend")
-    assert watched.text(".marks-legend") == "large dots: tokens of your text, in its colors; arcs: their order"
+    assert watched.text(".marks-legend") == "large dots: your tokens, in green or purple; arcs: their order"
 
 
 def test_table_is_drawn_from_stored_values(open_page):

@@ -176,7 +176,7 @@ function makeMap(canvas, data, options = {}) {
     const size = pointSize(), area = (grid.box.right - grid.box.left) * (grid.box.top - grid.box.bottom) * view.scale ** 2 || 1;
     const overlap = 4 * grid.count * Math.PI * size ** 2 / area;
     const base = { low: rgb(colors.muted), high: rgb(dark ? "#b9dfe4" : "#0b3b44"), faint: palette.length > 1 ? 0.28 : dark ? 0.4 : 0.45, strong: palette.length > 1 ? 0.5 : 0.9 };
-    const [faint, strong] = byKind ? [0.6, 0.95] : [0.9, 1];
+    const [faint, strong] = byKind ? [0.8, 0.95] : [0.9, 1];
     const rest = palette.slice(1).map((color) => ({ low: rgb(color), high: rgb(color), faint, strong }));
     return densityTones([base, ...rest], Math.max(1, overlap) * ratio ** 0.5);
   }

@@ -1,10 +1,21 @@
-// Colors: one hue per token id, and the diverging palette for numbers (blue below zero, orange above).
+// Colors: one per token id, and the diverging palette for numbers (blue below zero, orange above).
 
-const GOLDEN_ANGLE = 137.508; // neighboring hues are far apart, however many there are
+// Greens and purples by turns, in OKLCH. They differ from each other, from the colors of numbers and controls, and from
+// the map's kinds of tokens, also without red-green vision; contrast with the page is at least 3.8.
+const TOKEN_COLORS = {
+  light: [
+    [0.45, 0.13, 126], [0.62, 0.105, 289], [0.49, 0.105, 166], [0.38, 0.145, 319],
+    [0.56, 0.15, 151], [0.55, 0.147, 339], [0.36, 0.126, 133], [0.46, 0.127, 303],
+  ],
+  dark: [
+    [0.72, 0.15, 155], [0.86, 0.107, 320], [0.8, 0.133, 164], [0.66, 0.16, 285],
+    [0.89, 0.12, 135], [0.72, 0.125, 351], [0.89, 0.14, 180], [0.66, 0.118, 324],
+  ],
+};
+const MIDDLE_LIGHTNESS = { light: 0.48, dark: 0.78 };
+const LIGHTNESS_SHIFT = 0.1; // of every second round through the colors
 
 const HEAT_POWER = 0.75; // exponent below 1: small values stay visible on a canvas; table cells, which have digits on top, are linear
-
-const RING = 8; // after this many tokens, hues come close to earlier ones; they differ in lightness instead
 
 let hues = new Map(); // token id -> its number, in order of first occurrence
 let heatColors = null; // 256 colors for int8 values, of the current theme
@@ -30,9 +41,11 @@ function tokenColor(id, alpha = 1) {
 }
 
 function numberedColor(number, alpha = 1) {
-  const second = Math.floor(number / RING) % 2;
-  const lightness = isDark() ? 0.76 + 0.12 * second : 0.58 - 0.17 * second;
-  return `oklch(${lightness} 0.13 ${(215 + number * GOLDEN_ANGLE) % 360} / ${alpha})`;
+  const theme = isDark() ? "dark" : "light", colors = TOKEN_COLORS[theme];
+  const [lightness, chroma, hue] = colors[number % colors.length];
+  const isSecond = Math.floor(number / colors.length) % 2 === 1;
+  const shift = isSecond ? LIGHTNESS_SHIFT * Math.sign(MIDDLE_LIGHTNESS[theme] - lightness) : 0;
+  return `oklch(${lightness + shift} ${chroma} ${hue} / ${alpha})`;
 }
 
 function cssColor(name) {

@@ -82,7 +82,7 @@ async function loadMap(model) {
   }
   showMap(true);
   fillKindLegend(mapParts.kinds, mapPane.kinds);
-  mapParts.kinds.append(make("li", { class: "marks-legend" }, make("i"), "large dots: tokens of your text, in its colors; arcs: their order"));
+  mapParts.kinds.append(make("li", { class: "marks-legend" }, make("i"), "large dots: your tokens, in green or purple; arcs: their order"));
   describeMap(data);
   if (isBetter) announce(`Better layout ready. ${about.textContent}`);
   markTokens();

@@ -3,7 +3,8 @@
 const LARGE_TILES = 80; // up to this many characters are drawn large
 
 function stepBytes(trace) {
-  return perText(trace, (text, b) => {
+  const meaning = "Each box is a character: its Unicode code point, and its UTF-8 bytes in hexadecimal. Bytes with lines of one color become one token in step 3.";
+  return [trace.input === "text" && caption(meaning), perText(trace, (text, b) => {
     const owners = byteOwners(trace, text);
     let at = 0;
     return [
@@ -13,15 +14,18 @@ function stepBytes(trace) {
         at += character.bytes.length / 2;
         return tile("tile", { step: 1, field: "character", b, t, value: character.bytes },
           span("tile-sign", visible(character.text)),
+          span("code-point mono", codePoint(character.text)),
           span("tile-bytes", byteTiles(character.bytes, b, start, owners)));
       })),
       rest(text.n_characters - text.characters.length, "character"),
     ];
-  });
+  })];
 }
 
 function stepPreTokens(trace) {
-  return perText(trace, (text, b) => {
+  const meaning = "Each box is a pre-token: its text, its bytes, and the offsets where they start and end. No token crosses the edge of a box.";
+  const hasAny = trace.texts.some((text) => text.pre_tokens?.length > 0);
+  return [hasAny && caption(meaning), perText(trace, (text, b) => {
     if (text.pre_tokens === null) return plainFact("This tokenizer has no pre-tokens: it encodes the text as a whole.");
     const owners = byteOwners(trace, text);
     return [
@@ -30,10 +34,10 @@ function stepPreTokens(trace) {
         tile("pre-token", { step: 2, field: "preToken", b, t, value: preToken.bytes },
           span("pre-token-text mono", cut(readable(preToken.bytes), 40)),
           span("tile-bytes", byteTiles(preToken.bytes, b, preToken.span[0], owners)),
-          span("pre-token-span mono", `${preToken.span[0]}\u2013${preToken.span[1]}`)))),
+          span("pre-token-span", `bytes ${preToken.span[0]} to ${preToken.span[1]}`)))),
       rest(text.n_pre_tokens - text.pre_tokens.length, "pre-token"),
     ];
-  });
+  })];
 }
 
 function tiles(label, isLarge, content) {
