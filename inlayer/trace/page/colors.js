@@ -13,7 +13,7 @@ const TOKEN_COLORS = {
   ],
 };
 const MIDDLE_LIGHTNESS = { light: 0.48, dark: 0.78 };
-const LIGHTNESS_SHIFT = 0.1; // of every second round through the colors
+const LIGHTNESS_SHIFT = 0.1; // of every second round through the colors, which also starts in their middle
 
 const HEAT_POWER = 0.75; // exponent below 1: small values stay visible on a canvas; table cells, which have digits on top, are linear
 
@@ -42,9 +42,9 @@ function tokenColor(id, alpha = 1) {
 
 function numberedColor(number, alpha = 1) {
   const theme = isDark() ? "dark" : "light", colors = TOKEN_COLORS[theme];
-  const [lightness, chroma, hue] = colors[number % colors.length];
-  const isSecond = Math.floor(number / colors.length) % 2 === 1;
-  const shift = isSecond ? LIGHTNESS_SHIFT * Math.sign(MIDDLE_LIGHTNESS[theme] - lightness) : 0;
+  const second = Math.floor(number / colors.length) % 2;
+  const [lightness, chroma, hue] = colors[(number + second * colors.length / 2) % colors.length];
+  const shift = second * LIGHTNESS_SHIFT * Math.sign(MIDDLE_LIGHTNESS[theme] - lightness);
   return `oklch(${lightness + shift} ${chroma} ${hue} / ${alpha})`;
 }
 

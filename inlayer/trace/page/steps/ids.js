@@ -1,7 +1,8 @@
 // Step 3: tokens with their ids, and the merges that produced them. Also the token buttons of the other steps.
 
 function stepIds(trace) {
-  return [mergePlayer(trace), perText(trace, (text, b) => [
+  const meaning = "Each card is a token with its index in the text, its id, and its bytes in hexadecimal.";
+  return [mergePlayer(trace), trace.input === "text" && caption(meaning), perText(trace, (text, b) => [
     (trace.texts.length > 1 || text.n_padding > 0) && caption(counted(text.n_tokens, "token"),
       text.n_padding > 0 && ` and ${counted(text.n_padding, "padding token")}`),
     text.normalized !== null && caption("The tokenizer normalizes this text to: ", span("mono", visible(text.normalized))),

@@ -66,7 +66,9 @@ function storedTable(trace, text, b) {
     factCell(token.id, { step: 3, field: "id", b, t }, String(token.id)),
     factCell(token.offset, { step: 4, field: "offset", b, t }, grouped(token.offset)),
     token.row.map((value, d) => storedCell(token, value, t, d))));
+  const first = trace.first_channel ?? 0;
   return [
+    caption(`Channels ${first} to ${first + trace.dims - 1} of ${grouped(trace.table.shape[1])}.${perValue ? " Below each value: its bits in the file, in hexadecimal." : ""}`),
     gridTable(`Rows of ${textName(trace, b)} as stored`, make("thead", {}, head), [make("tbody", {}, lines)], "stored"),
     missingTokens(text),
     !perValue && note(`Quantized in blocks: the ${grouped(trace.table.row_bytes)} bytes of a row are unpacked `,

@@ -3,7 +3,7 @@
 const LARGE_TILES = 80; // up to this many characters are drawn large
 
 function stepBytes(trace) {
-  const meaning = "Each box is a character: its Unicode code point, and its UTF-8 bytes in hexadecimal. Bytes with lines of one color become one token in step 3.";
+  const meaning = "Each box is a character with its Unicode code point and its UTF-8 bytes in hexadecimal. Bytes underlined in one color will form one token.";
   return [trace.input === "text" && caption(meaning), perText(trace, (text, b) => {
     const owners = byteOwners(trace, text);
     let at = 0;
@@ -23,7 +23,7 @@ function stepBytes(trace) {
 }
 
 function stepPreTokens(trace) {
-  const meaning = "Each box is a pre-token: its text, its bytes, and the offsets where they start and end. No token crosses the edge of a box.";
+  const meaning = "Each box is a pre-token with its bytes in hexadecimal, and the offsets where they start and end.";
   const hasAny = trace.texts.some((text) => text.pre_tokens?.length > 0);
   return [hasAny && caption(meaning), perText(trace, (text, b) => {
     if (text.pre_tokens === null) return plainFact("This tokenizer has no pre-tokens: it encodes the text as a whole.");
