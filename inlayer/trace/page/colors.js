@@ -1,7 +1,7 @@
 // Colors: one per token id, and the diverging palette for numbers (blue below zero, orange above).
 
 // Greens and purples by turns, in OKLCH. They differ from each other, from the colors of numbers and controls, and from
-// the map's kinds of tokens, also without red-green vision; contrast with the page is at least 3.8.
+// the map's kinds of tokens, also without red-green vision (tests/browser/test_colors.py).
 const TOKEN_COLORS = {
   light: [
     [0.45, 0.13, 126], [0.62, 0.105, 289], [0.49, 0.105, 166], [0.38, 0.145, 319],
@@ -12,8 +12,6 @@ const TOKEN_COLORS = {
     [0.89, 0.12, 135], [0.72, 0.125, 351], [0.89, 0.14, 180], [0.66, 0.118, 324],
   ],
 };
-const MIDDLE_LIGHTNESS = { light: 0.48, dark: 0.78 };
-const LIGHTNESS_SHIFT = 0.1; // of every second round through the colors, which also starts in their middle
 
 const HEAT_POWER = 0.75; // exponent below 1: small values stay visible on a canvas; table cells, which have digits on top, are linear
 
@@ -40,12 +38,11 @@ function tokenColor(id, alpha = 1) {
   return number === undefined ? `oklch(${isDark() ? 0.76 : 0.56} 0.01 220 / ${alpha})` : numberedColor(number, alpha);
 }
 
+// Every second round through the colors is darker and grayer, and starts in their middle.
 function numberedColor(number, alpha = 1) {
-  const theme = isDark() ? "dark" : "light", colors = TOKEN_COLORS[theme];
-  const second = Math.floor(number / colors.length) % 2;
+  const colors = TOKEN_COLORS[isDark() ? "dark" : "light"], second = Math.floor(number / colors.length) % 2;
   const [lightness, chroma, hue] = colors[(number + second * colors.length / 2) % colors.length];
-  const shift = second * LIGHTNESS_SHIFT * Math.sign(MIDDLE_LIGHTNESS[theme] - lightness);
-  return `oklch(${lightness + shift} ${chroma} ${hue} / ${alpha})`;
+  return `oklch(${lightness - 0.04 * second} ${chroma * (1 - 0.3 * second)} ${hue} / ${alpha})`;
 }
 
 function cssColor(name) {
