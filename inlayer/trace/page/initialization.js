@@ -158,9 +158,9 @@ function initializationScene(initialization) {
       make("figure", { class: "narrowing" },
         draw("svg", { viewBox: "0 0 240 140", preserveAspectRatio: "none", role: "img",
           "aria-label": "Values of the table, all steps on one axis" }, outline, draw("g", {}, bars)),
-        axisEnds(maxAbs), make("p", { class: "caption" }, "gray: step 1; color: the selected step, scaled to the same height")),
+        axisEnds(maxAbs), make("p", { class: "caption" }, "Gray: values in step 1. Color: values in the selected step, drawn at the same height.")),
       make("div", { class: "initialization-strips" }, strips.map((strip) => strip.element),
-        make("p", { class: "caption" }, "colors: three standard deviations of the step"))));
+        make("p", { class: "caption" }, "Rows of the table. Full color: three standard deviations of this step."))));
 }
 
 function sceneWords(steps, index) {
