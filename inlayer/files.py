@@ -119,6 +119,22 @@ def utf8_problem(error: UnicodeDecodeError, start: int = 0) -> str:
     return f"not valid UTF-8: byte 0x{error.object[error.start]:02x} at offset {start + error.start:,}"
 
 
+def read_limited(path: Path, limit: int, kind: type[InlayerError], what: str) -> bytes:
+    """Read an untrusted file of at most `limit` bytes; `what` is the kind of file, for errors, such as "an index"."""
+    with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as stream:
+        if (size := os.fstat(stream.fileno()).st_size) > limit:
+            raise kind(f"{format_path(path)} is {size:,} bytes; the limit for {what} is {limit:,}")
+        data = stream.read(size)
+    if data.startswith(LFS_POINTER):
+        raise kind(f"{format_path(path)} is a git-lfs pointer; download the file with `git lfs pull`")
+    return data
+
+
+def read_json(path: Path, limit: int, kind: type[InlayerError], what: str) -> dict[str, Any]:
+    """Read an untrusted JSON object from a file of at most `limit` bytes."""
+    return parse_json(read_limited(path, limit, kind, what), format_path(path), kind)
+
+
 def parse_json(
     data: bytes, name: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import inlayer
-from inlayer.errors import DtypeError, InputError, MissingFileError
+from inlayer.errors import ConfigError, DtypeError, InputError, MissingFileError
 from inlayer.files import (
     atomic_path,
     base_name,
@@ -22,6 +22,8 @@ from inlayer.files import (
     path_kind,
     printable,
     quote,
+    read_json,
+    read_limited,
     write_atomic,
     write_output,
 )
@@ -70,6 +72,25 @@ def test_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatch:
         assert expand_home(Path(name)) == Path(name)
     with pytest.raises(MissingFileError, match=r"~nosuchuser/x: not found"):
         inlayer.load("~nosuchuser/x")
+
+
+def test_untrusted_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_bytes(b'{"a": 1}')
+    assert read_limited(file, 8, ConfigError, "a config") == b'{"a": 1}'
+    assert read_json(file, 8, ConfigError, "a config") == {"a": 1}
+    with pytest.raises(ConfigError, match=r"x\.json is 8 bytes; the limit for a config is 7"):
+        read_json(file, 7, ConfigError, "a config")
+    file.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(ConfigError, match=r"x\.json is a git-lfs pointer"):
+        read_json(file, 100, ConfigError, "a config")
+    for path, message in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "no", "not found"),
+        (Path(os.devnull), "not a regular"),
+    ):
+        with pytest.raises(MissingFileError, match=message):
+            read_limited(path, 100, ConfigError, "a config")
 
 
 @pytest.mark.parametrize("write", [write_atomic, write_output])

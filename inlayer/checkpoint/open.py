@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inlayer.errors import CheckpointError, InputError, MissingExtraError, MissingFileError
-from inlayer.files import check_is_file, check_path, expand_home, file_errors, format_path, not_a_file, path_kind, quote
+from inlayer.files import (
+    check_is_file,
+    check_path,
+    expand_home,
+    file_errors,
+    format_path,
+    not_a_file,
+    path_kind,
+    quote,
+    read_limited,
+)
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -212,8 +222,7 @@ def _read_json(path: Path) -> Any:
     import json
 
     try:
-        with check_is_file(path).open("rb") as stream:
-            return json.loads(stream.read(MAX_MODULES))
+        return json.loads(read_limited(path, MAX_MODULES, CheckpointError, "modules"))
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -28,7 +28,7 @@ from inlayer.checkpoint.find_quantized import find_quantized, logical_name, stor
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.families.tensor_names import LORA
-from inlayer.files import check_is_file, file_errors, format_path, parse_json, path_kind, printable, quote
+from inlayer.files import check_is_file, format_path, parse_json, path_kind, printable, quote, read_limited
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
 from inlayer.formats.safetensors import BITS, read_header
@@ -266,9 +266,7 @@ class FolderStore(Store):
 
     def _read_index(self) -> Mapping[str, str]:
         path = self._local_path(self.index_name)
-        with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
-            data = stream.read(MAX_INDEX + 1)
-        return parse_index(data, format_path(path))
+        return parse_index(read_limited(path, MAX_INDEX, CheckpointError, "an index"), format_path(path))
 
 
 class PytorchStore(FolderStore):
@@ -327,8 +325,6 @@ def check_link(path: Path) -> Path:
 
 def parse_index(data: bytes, source: str) -> dict[str, str]:
     """Return the file of every tensor."""
-    if len(data) > MAX_INDEX:
-        raise CheckpointError(f"{source} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise CheckpointError(f"{source} has more than {MAX_VALUES:,} values; no model has that many tensors")
     weight_map: Any = parse_json(data, source, CheckpointError).get("weight_map")

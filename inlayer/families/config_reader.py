@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, MissingFileError, type_name
-from inlayer.files import file_errors, format_path, parse_json
+from inlayer.files import file_errors, format_path, read_json
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
 MAX_FIELD_SIZE = 2**31 - 1  # rows or channels; a config with more is damaged
@@ -40,10 +40,7 @@ def _read_file(path: Path) -> dict[str, Any]:
             path = path / "config.json"
         if not path.is_file():
             raise MissingFileError(f"no config at {format_path(path)}; expected a config.json or a folder with one")
-        if (size := path.stat().st_size) > MAX_CONFIG:
-            raise ConfigError(f"{format_path(path)} is {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
-        content = path.read_bytes()
-    return parse_json(content, format_path(path), ConfigError)
+    return read_json(path, MAX_CONFIG, ConfigError, "a config.json")
 
 
 def short_repr(value: object) -> str:

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inlayer.errors import InlayerError, MissingFileError, TokenizerError
-from inlayer.files import LFS_POINTER, check_is_file, file_errors, format_path, parse_json, printable
+from inlayer.errors import InlayerError, TokenizerError
+from inlayer.files import parse_json, printable, read_limited
 
 if TYPE_CHECKING:
     import tokenizers
@@ -87,15 +87,7 @@ def library_errors(problem: str) -> Iterator[None]:
 
 def read_file(path: Path) -> bytes:
     """Read a regular file of reasonable size."""
-    with file_errors(check_is_file(path), kind=MissingFileError):
-        if (size := path.stat().st_size) > MAX_FILE_BYTES:
-            raise TokenizerError(
-                f"{format_path(path)} is {size:,} bytes; the limit for a tokenizer file is {MAX_FILE_BYTES:,}"
-            )
-        data = path.read_bytes()
-    if data.startswith(LFS_POINTER):
-        raise TokenizerError(f"{format_path(path)} is a git-lfs pointer; download the file with `git lfs pull`")
-    return data
+    return read_limited(path, MAX_FILE_BYTES, TokenizerError, "a tokenizer file")
 
 
 def parse_tokenizer_json(data: bytes, source: str) -> dict[str, Any]:
