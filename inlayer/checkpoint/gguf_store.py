@@ -14,15 +14,15 @@ import math
 import re
 import struct
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from inlayer.checkpoint.store import Store, check_link
+from inlayer.checkpoint.folder import Folder
+from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, InputError, TokenizerError
 from inlayer.families.gguf_config import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
-from inlayer.files import format_path, join_names, quote
+from inlayer.files import join_names, quote
 from inlayer.formats.dequantization import PLAIN, make_dequantizer
 from inlayer.formats.gguf_header import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
 from inlayer.formats.tensor_info import TensorInfo
@@ -48,14 +48,14 @@ def choose_gguf(names: Iterable[str], source: str) -> str | None:
 class GgufStore(Store):
     """A model in one .gguf file, or in several numbered ones."""
 
-    kind, source = "gguf", ""
+    kind = "gguf"
 
-    def __init__(self, path: Path) -> None:
-        self.source, self.folder = self.source or format_path(path), path.parent
-        header = self._read_header(path)
-        self._first, self._tensors = path.name, dict(header.tensors)
+    def __init__(self, files: Folder, file: str) -> None:
+        super().__init__(files, file)
+        header = self._read_header(file)
+        self._first, self._tensors = file, dict(header.tensors)
         if _integer(header.metadata, "split.count", 1) > 1:
-            header = self._join(path.name, header)
+            header = self._join(file, header)
         self.metadata = header.metadata
         values = {key: self._value(key) for key in self.metadata}
         shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
@@ -118,12 +118,12 @@ class GgufStore(Store):
             named = "its name has no part number; it must be named like x-00001-of-00003.gguf"
             raise CheckpointError(f"{self.source} is one of {count:,} parts, but {named}")
         names = [f"{name['stem']}-{index:05}-of-{count:05}.gguf" for index in range(1, count + 1)]
-        if missing := [part for part in names if not self._exists(part)]:
+        if missing := [part for part in names if not self.files.has(part)]:
             raise CheckpointError(f"{self.source} is one of {count} parts; its folder lacks {join_names(missing)}")
-        headers = [opened if part == file else self._read_header(self.folder / part) for part in names]
+        headers = [opened if part == file else self._read_header(part) for part in names]
         self._first, self._tensors = names[0], {}
         for index, (part, header) in enumerate(zip(names, headers, strict=True)):
-            source = format_path(self.folder / part)
+            source = self.files.describe(part)
             number, total = (_integer(header.metadata, key, -1) for key in ("split.no", "split.count"))
             if (number, total) != (index, count):
                 stated = f"its header says part {number + 1} of {total}"
@@ -133,12 +133,12 @@ class GgufStore(Store):
             self._tensors.update(header.tensors)
         return headers[0]
 
-    def _read_header(self, path: Path) -> GgufHeader:
-        return read_gguf_header(check_link(path))
+    def _read_header(self, file: str) -> GgufHeader:
+        return read_gguf_header(self.files.open(file), file)
 
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array, and None for nested arrays, which no tokenizer uses."""
-        data = self._read_bytes(self._first, array.offset, array.nbytes).tobytes()
+        data = self.files.open(self._first).take(array.offset, array.nbytes).tobytes()
         if array.kind in SCALARS:
             return np.frombuffer(data, SCALARS[array.kind])
         if array.kind != STRING:

@@ -185,7 +185,7 @@ def find_sample(name: str) -> tuple[Path, Path | None]:
 
 
 def _open_folder(folder: Path) -> Store:
-    from inlayer.checkpoint.store import check_link
+    from inlayer.checkpoint.folder import check_link
 
     kinds, name = _modules(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
@@ -228,40 +228,44 @@ def _read_json(path: Path) -> Any:
 
 
 def _open_weights(folder: Path) -> Store:
+    from inlayer.checkpoint.folder import LocalFolder
     from inlayer.checkpoint.gguf_store import choose_gguf
-    from inlayer.checkpoint.store import INDEX, FolderStore, PytorchStore
+    from inlayer.checkpoint.shard_index import INDEX
+    from inlayer.checkpoint.store import FolderStore, PytorchStore
 
-    with file_errors(folder, kind=MissingFileError):
-        names = sorted(entry.name for entry in folder.iterdir())
+    files = LocalFolder(folder)
+    names = files.list_names()
     if INDEX in names or any(name.startswith("model") and name.endswith(".safetensors") for name in names):
-        return FolderStore(folder)
+        return FolderStore(files)
     if any(name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json")) for name in names):
-        return PytorchStore(folder)
+        return PytorchStore(files)
     if gguf := choose_gguf(names, format_path(folder)):
         return _open_file(folder / gguf)
     if any(name.endswith(".safetensors") for name in names):
-        return FolderStore(folder)
+        return FolderStore(files)
     if any(name.endswith(".bin") for name in names):
-        return PytorchStore(folder)
+        return PytorchStore(files)
     expected = "*.safetensors, *.gguf, or pytorch_model.bin"
     raise MissingFileError(f"{format_path(folder)} has no weights; expected {expected}")
 
 
 def _open_file(path: Path) -> Store:
+    from inlayer.checkpoint.folder import LocalFolder
     from inlayer.checkpoint.store import FolderStore, PytorchStore
     from inlayer.formats.gguf_header import MAGIC
     from inlayer.formats.torch_file import PICKLE, ZIP
 
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as stream:
         start = stream.read(9)
+    files = LocalFolder(path.parent)
     if start.startswith(MAGIC) or path.suffix == ".gguf":
         from inlayer.checkpoint.gguf_store import GgufStore
 
-        return GgufStore(path)
+        return GgufStore(files, path.name)
     if path.suffix != ".safetensors" and start.startswith((ZIP, PICKLE)):
-        return PytorchStore(path)
+        return PytorchStore(files, path.name)
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
     if path.suffix != ".safetensors" and start[8:] != b"{":
         raise CheckpointError(f"{format_path(path)} is not a safetensors, GGUF, or PyTorch file")
-    return FolderStore(path)
+    return FolderStore(files, path.name)

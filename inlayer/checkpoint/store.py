@@ -3,18 +3,19 @@
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
 - opening reads only headers. A shard's header is read when one of its tensors is requested, so only the shard with the
   table has to be present
-- file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
-  the folder, except into the blobs of the hub's cache, which consists of such links
+- the files may be local or remote (checkpoint/folder.py): a store only opens them by name. PyTorch files are always
+  local, because they cannot be read by byte range
 - a tensor of a PyTorch file is a range of the file, so its rows are read like safetensors; the pickle is never executed
   (formats/torch_file.py, formats/torch_pickle.py)
-- see also: other formats (gguf_store.py, remote/), which tensor is the table (families/tensor_names.py)
-Tested in tests/checkpoint/test_folder.py; PyTorch files against torch.load, with hostile ones, in test_pytorch.py.
+- see also: the index of shards (shard_index.py), GGUF (gguf_store.py), which tensor is the table
+  (families/tensor_names.py)
+Tested in tests/checkpoint/test_folder.py, remote files in tests/checkpoint/remote/; PyTorch files against torch.load,
+with hostile ones, in test_pytorch.py.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
@@ -24,44 +25,44 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_quantized import find_quantized, logical_name, stored_values
+from inlayer.checkpoint.find_quantized import find_quantized, logical_name, packed_names, stored_values
+from inlayer.checkpoint.folder import Folder
+from inlayer.checkpoint.shard_index import INDEX, PartialIndex, open_index
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.families.tensor_names import LORA
-from inlayer.files import check_is_file, format_path, parse_json, path_kind, printable, quote, read_limited
+from inlayer.files import check_is_file, format_path, join_names, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
-from inlayer.formats.safetensors import BITS, read_header
+from inlayer.formats.row_reader import Bytes
+from inlayer.formats.safetensors import BITS, read_tensors
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.formats.torch_file import read_file
 from inlayer.formats.torch_pickle import TensorView
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
 from inlayer.tokenizers import Tokenizer, open_tokenizer
-from inlayer.tokenizers.open import find_in_folder
 
-INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
 PYTORCH_WEIGHTS, PYTORCH_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
-MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
-MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
+MAX_SHARDS = 256  # remote shards whose headers are read if the index is missing
 INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
-PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
 class Store(ABC):
     """An opened checkpoint. The constructor of a subclass opens it, or raises an error with the reason."""
 
-    kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
-    source: str  # the source in messages and reports
+    kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub", "url"
     config: dict[str, Any] | None  # config.json, or another format's equivalent, or None
-    folder: Path  # where local files are
-    remote = False  # true if rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     is_static = False  # a model2vec or StaticEmbedding model, which has only a table
     note: str = ""  # shown with the source, for example that it is a sample
     # tokens that `encode` skips: "special", "unknown" (model2vec), or "none" (StaticEmbedding)
     skipped_tokens: str = "special"
+
+    def __init__(self, files: Folder, file: str | None) -> None:
+        self.files = files
+        self.source = files.describe(file)  # in messages and reports
+        self.remote = files.remote  # whether rows are downloaded when they are read
 
     @abstractmethod
     def names(self) -> Collection[str]:
@@ -118,48 +119,32 @@ class Store(ABC):
             return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
 
-    def _local_path(self, name: str) -> Path:
-        """Return the local path of a file of the checkpoint."""
-        return self.folder / name
-
-    def _exists(self, name: str) -> bool:
-        """Return whether the checkpoint has this file."""
-        return path_kind(self.folder / name) != "missing"
-
     def _read_tensor(self, tensor: TensorInfo) -> Bytes:
-        return self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
-
-    def _read_bytes(self, file: str, offset: int, nbytes: int) -> Bytes:
-        return read_bytes(self._local_path(file), offset, nbytes)
+        return self.files.open(tensor.file).take(tensor.offset, tensor.nbytes)
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
         """Return the bytes of a tensor's rows, of any dtype."""
-        return FileRows.for_tensor(self._local_path(tensor.file), tensor)
+        return self.files.open(tensor.file).rows_of(tensor)
 
 
 class FolderStore(Store):
-    """The safetensors of a folder, or the single file `path`."""
+    """The safetensors of a folder, or one file in it."""
 
     index_name = INDEX  # the name of the index file
 
-    def __init__(self, path: Path) -> None:
-        single = path_kind(path) == "file"
-        self.kind, self.source = "safetensors" if single else "folder", format_path(path)
-        self.folder = path.parent if single else path
-        self._open(path.name if single else None)
-        if self.config is None:
-            self.note = self._adapter()
-
-    def _open(self, file: str | None) -> None:
-        """Read the config, and list the tensors of one file, or those of the folder."""
-        config = self._local_path("config.json")
+    def __init__(self, files: Folder, file: str | None = None) -> None:
+        super().__init__(files, file)
+        self.kind = files.kind if file is None or files.remote else "safetensors"
+        config = files.local_path("config.json")
         self.config = None if path_kind(config) == "missing" else read_config(config)
         self._header = cache(self._read_header)
         self._index: Mapping[str, str] = {}  # file by tensor name
-        if file is None and self._exists(self.index_name):
-            self._index = self._read_index()
+        if file is None and files.has(self.index_name):
+            self._index = open_index(files, self.index_name)
         else:
             self._index = self._list_tensors(self._weight_files() if file is None else {file})
+        if self.config is None:
+            self.note = self._adapter()
 
     @cached_property
     def _names(self) -> Mapping[str, None]:
@@ -168,6 +153,13 @@ class FolderStore(Store):
     def names(self) -> Collection[str]:
         """Like `Store.names`; a quantized tensor is listed once, under its unquantized name."""
         return self._names.keys()
+
+    def find_first(self, candidates: Sequence[str]) -> str | None:
+        if isinstance(index := self._index, PartialIndex):
+            hinted = (name for name in candidates if any(map(index.hint, (name, *packed_names(name)))))
+            if (name := next(hinted, None)) is not None:
+                return name
+        return super().find_first(candidates)
 
     def find(self, name: str) -> TensorInfo:
         """Like `Store.find`; a quantized table is described as one tensor, under its unquantized name."""
@@ -203,17 +195,14 @@ class FolderStore(Store):
         return super().read(name) if find_quantized(self, name) is None else self.table(name).weight
 
     def open_tokenizer(self) -> Tokenizer | None:
-        if self.tokenizer_file is not None:
-            return open_tokenizer(self.tokenizer_file)
-        for path in self.folder.iterdir():
-            if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
-                self._local_path(path.name)
-        file = find_in_folder(self.folder)
+        file = self.tokenizer_file or self.files.find_tokenizer()
         return None if file is None else open_tokenizer(file)
 
     def parameters(self) -> int | None:
+        if isinstance(self._index, PartialIndex):
+            return self._index.parameters(self.config or {})
         files = set(self._index.values())
-        if not all(map(self._exists, files)):
+        if not all(map(self.files.has, files)):
             return None
         # Tensors at the same offset are counted once: in a PyTorch file, a tied head is a second name for the table.
         distinct = {(file, t.offset, t.shape): t for file in files for t in self._header(file).values()}
@@ -226,15 +215,12 @@ class FolderStore(Store):
 
     def _adapter(self) -> str:
         """Return what adapter_config.json calls the files: "an adapter (LORA) of" its base model; "" without one."""
-        path = self._local_path("adapter_config.json")
+        path = self.files.local_path("adapter_config.json")
         if path_kind(path) != "file":
             return ""
         settings = read_config(path)
         kind, base = (printable(str(settings.get(key) or "")[:80]) for key in ("peft_type", "base_model_name_or_path"))
         return f"an adapter{kind and f' ({kind})'}{base and f' of {base}'}"
-
-    def _local_path(self, name: str) -> Path:
-        return check_link(self.folder / name)
 
     def _list_tensors(self, files: Iterable[str]) -> dict[str, str]:
         """Build the index of files that have none."""
@@ -249,24 +235,31 @@ class FolderStore(Store):
         return index
 
     def _read_header(self, file: str) -> dict[str, TensorInfo]:
-        path = self._local_path(file)
-        if path_kind(path) == "missing":
+        if not self.remote and not self.files.has(file):  # a remote file is not worth a request: reading it tells
             origin = ", which its index names" if self._index else ""
             name = format_path(file)
             raise MissingFileError(f"{self.source} is missing the file {name}{origin}; download it as well")
-        return self._parse_header(path)
+        return self._read_tensors(file)
 
-    def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
-        return read_header(path)
+    def _read_tensors(self, file: str) -> dict[str, TensorInfo]:
+        return read_tensors(self.files.open(file), file)
 
     def _weight_files(self) -> set[str]:
         """Return the files to use without an index: model.safetensors, or its shards, or all safetensors files."""
-        files = {path.name for path in self.folder.glob("*.safetensors")}
-        return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
-
-    def _read_index(self) -> Mapping[str, str]:
-        path = self._local_path(self.index_name)
-        return parse_index(read_limited(path, MAX_INDEX, CheckpointError, "an index"), format_path(path))
+        if self.files.has(SINGLE):
+            return {SINGLE}
+        names = self.files.list_names() or []
+        files = {name for name in names if name.endswith(".safetensors")}
+        weights = {name for name in files if name.startswith("model")} or files
+        if self.remote and len(weights) > MAX_SHARDS:
+            raise CheckpointError(f"{self.source} has {len(weights)} safetensors files but no {INDEX}")
+        others = [name for name in names if name.endswith((".bin", ".pt", ".pth"))]
+        if not weights and others:
+            hint = "which cannot be read by byte range; download it and open the local file"
+            raise CheckpointError(f"{self.source} has no safetensors, only {join_names(others, limit=3)}, {hint}")
+        if not weights:
+            raise MissingFileError(f"{self.source} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
+        return weights
 
 
 class PytorchStore(FolderStore):
@@ -274,9 +267,9 @@ class PytorchStore(FolderStore):
 
     index_name = PYTORCH_INDEX
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, files: Folder, file: str | None = None) -> None:
         self._not_contiguous: dict[str, TensorView] = {}
-        super().__init__(path)
+        super().__init__(files, file)
         self.kind = "pytorch"
 
     def find(self, name: str) -> TensorInfo:
@@ -287,60 +280,22 @@ class PytorchStore(FolderStore):
             raise CheckpointError(f"{which}: it is not stored row by row; call .contiguous() and save it again")
         return stored
 
-    def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
-        views, offsets = read_file(check_is_file(path))
+    def _read_tensors(self, file: str) -> dict[str, TensorInfo]:
+        views, offsets = read_file(check_is_file(self.files.local_path(file)))
         self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
         tensors: dict[str, TensorInfo] = {}
         for name, view in views.items():
             item = BITS[view.dtype] // 8
             offset, nbytes = offsets[view.storage.key] + view.offset * item, math.prod(view.shape) * item
             tensors[name] = TensorInfo(
-                name=name, dtype=view.dtype, shape=view.shape, file=path.name, offset=offset, nbytes=nbytes
+                name=name, dtype=view.dtype, shape=view.shape, file=file, offset=offset, nbytes=nbytes
             )
         return tensors
 
     def _weight_files(self) -> set[str]:
         """Return the usual file, or its shards, or the only .bin file."""
-        files = {path.name for path in self.folder.glob("*.bin")}
+        files = {name for name in self.files.list_names() or () if name.endswith(".bin")}
         shards = {file for file in files if file.startswith("pytorch_model-")}
         if PYTORCH_WEIGHTS in files or not (shards or len(files) == 1):
             return {PYTORCH_WEIGHTS}
         return shards or files
-
-
-def check_link(path: Path) -> Path:
-    """Return a path in a checkpoint's folder, checked not to be a link out of it or out of the hub's cache."""
-    if not path.is_symlink():
-        return path
-    try:
-        real, home = path.resolve(), path.parent.resolve()
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{format_path(path)} is a broken symbolic link") from error
-    blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
-    if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
-        problem = "is a symbolic link that points outside its folder; copy its target into the folder"
-        raise CheckpointError(f"{format_path(path)} {problem}")
-    return path
-
-
-def parse_index(data: bytes, source: str) -> dict[str, str]:
-    """Return the file of every tensor."""
-    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise CheckpointError(f"{source} has more than {MAX_VALUES:,} values; no model has that many tensors")
-    weight_map: Any = parse_json(data, source, CheckpointError).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{source} has no weight_map, which gives the file of every tensor")
-    for name, file in weight_map.items():
-        check_file(file, name, source)
-    if len(set(weight_map.values())) > MAX_FILES:
-        raise CheckpointError(f"{source} names more than {MAX_FILES:,} files; no model has that many shards")
-    return weight_map
-
-
-def check_file(file: object, name: str, source: str) -> str:
-    """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
-    if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
-        raise CheckpointError(
-            f"{source} maps tensor {quote(name)} to {quote(file)}; a shard must be a plain file name in the same folder"
-        )
-    return file

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from inlayer.errors import CheckpointError
-from inlayer.files import check_is_file, file_errors, format_path, quote
+from inlayer.files import quote
+from inlayer.formats.byte_file import ByteFile
 from inlayer.formats.dequantization import GGML_TYPES, row_bytes
 from inlayer.formats.tensor_info import TensorInfo, unreadable_file
-
-ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
@@ -65,25 +63,16 @@ class GgufHeader:
     tensors: Mapping[str, TensorInfo]
 
 
-def read_gguf_header(path: Path) -> GgufHeader:
-    """Return the header of a local GGUF file, checked against the size of the file."""
-    with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
-
-        def read(start: int, stop: int) -> bytes:
-            stream.seek(start)
-            return stream.read(stop - start)
-
-        return HeaderReader(read, path.stat().st_size, path).header()
+def read_gguf_header(file: ByteFile, name: str) -> GgufHeader:
+    """Return the header of a GGUF file called `name`, checked against the size of the file."""
+    return HeaderReader(file, name).header()
 
 
 class HeaderReader:
-    """Reads the header of a GGUF file of `size` bytes piece by piece, only as far as necessary.
+    """Reads the header of a GGUF file called `name` piece by piece, only as far as necessary."""
 
-    `read(start, stop)` returns bytes of the file; `path` is for messages.
-    """
-
-    def __init__(self, read: ReadRange, size: int, path: Path) -> None:
-        self._read, self._size, self._path = read, size, path
+    def __init__(self, file: ByteFile, name: str) -> None:
+        self._file, self._file_name, self._size = file, name, file.size
         self._data, self._position = bytearray(), 0  # the bytes read so far
         self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
 
@@ -172,7 +161,7 @@ class HeaderReader:
         if width % GGML_TYPES[kind][1]:
             raise self._unreadable(f"{item} is {kind} with rows of {width:,}, not a whole number of blocks")
         nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
-        return TensorInfo(name=name, dtype=kind, shape=shape, file=self._path.name, offset=offset, nbytes=nbytes)
+        return TensorInfo(name=name, dtype=kind, shape=shape, file=self._file_name, offset=offset, nbytes=nbytes)
 
     def _locate(self, entries: list[TensorInfo], alignment: int) -> dict[str, TensorInfo]:
         """Return the tensors, checked to be inside the file and not to overlap."""
@@ -224,7 +213,7 @@ class HeaderReader:
         if self._position > MAX_HEADER:
             raise self._unreadable(f"its header is larger than {MAX_HEADER:,} bytes")
         while len(self._data) < self._position:
-            more = self._read(len(self._data), len(self._data) + WINDOW)
+            more = self._file.read(len(self._data), len(self._data) + WINDOW)
             if not more:  # the file has been truncated
                 raise self._unreadable(f"it ends before {item}", cut=True)
             self._data += more
@@ -246,4 +235,4 @@ class HeaderReader:
         self._position = position
 
     def _unreadable(self, why: str, *, cut: bool = False) -> CheckpointError:
-        return unreadable_file("GGUF", format_path(self._path), why, cut=cut)
+        return unreadable_file("GGUF", str(self._file), why, cut=cut)

@@ -25,16 +25,10 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import format_path
-from inlayer.formats.tensor_info import TensorInfo
 
 Bytes = npt.NDArray[np.uint8]
 MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call
 SEEK_LOCK = Lock()
-
-
-def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
-    """Read `nbytes` bytes of a file, starting at `offset`."""
-    return FileRows(path, offset, 1, nbytes).take(np.zeros(1, np.int64)).reshape(-1)
 
 
 def read_into(file: int, out: memoryview, offset: int) -> int:
@@ -87,12 +81,6 @@ class FileRows(RowSource):
                 f"{format_path(path)} is {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was "
                 "the download cut short?"
             )
-
-    @classmethod
-    def for_tensor(cls, path: Path, tensor: TensorInfo) -> FileRows:
-        """Return the rows along the first axis of a tensor."""
-        rows = tensor.shape[0]
-        return cls(path, tensor.offset, rows, tensor.nbytes // rows)
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
         self.check()

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from inlayer.errors import CheckpointError
-from inlayer.files import check_is_file, file_errors, format_path, parse_json, quote, unique_keys
+from inlayer.files import parse_json, quote, unique_keys
+from inlayer.formats.byte_file import ByteFile, LocalFile
 from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 LENGTH_BYTES = 8
+START = 64 << 10  # bytes that are read first; they have the whole header of most files
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
 MAX_TENSORS = 150_000  # limit for one file; all of Kimi-K2 has 139,644
 MAX_SIZE = 2**48  # maximum size of an axis
@@ -37,10 +39,15 @@ _unreadable = partial(unreadable_file, "safetensors")
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
     """Return the tensors of a local safetensors file, by name."""
-    with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
-        size = path.stat().st_size
-        length = header_length(stream.read(LENGTH_BYTES), size, format_path(path))
-        return parse_header(stream.read(length), size, format_path(path), file=path.name)
+    return read_tensors(LocalFile(path), path.name)
+
+
+def read_tensors(file: ByteFile, name: str) -> dict[str, TensorInfo]:
+    """Return the tensors of a safetensors file called `name`, from one or two reads."""
+    start, size = file.read(0, START), file.size
+    stop = LENGTH_BYTES + header_length(start, size, str(file))
+    data = start + file.read(len(start), stop)
+    return parse_header(data[LENGTH_BYTES:stop], size, str(file), file=name)
 
 
 def header_length(start: bytes, file_size: int, source: str) -> int:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, join_names, path_kind, quote
+from inlayer.formats.byte_file import LocalFile
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored_table import StoredTable, check_table
@@ -152,7 +152,7 @@ class MappedEmbedding(StoredEmbedding):
                 f"{format_path(file)}: not found, or not a file; MappedEmbedding opens a .safetensors file"
             )
         tensor = check_table(choose_tensor(file, name, read_header(file)))
-        source, dtype = FileRows.for_tensor(file, tensor), SAFETENSORS_DTYPES[tensor.dtype]
+        source, dtype = LocalFile(file).rows_of(tensor), SAFETENSORS_DTYPES[tensor.dtype]
         super().__init__(StoredTable(source, tensor.shape[1], dtype, padding_idx=padding_idx, name=tensor.name))
         self.path = file
 

@@ -19,7 +19,7 @@ from torch import nn
 
 import inlayer
 from inlayer.checkpoint.open import find_sample
-from inlayer.checkpoint.store import INDEX
+from inlayer.checkpoint.shard_index import INDEX
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, MissingFileError
 from inlayer.tensors import to_tensor
 

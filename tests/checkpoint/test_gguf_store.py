@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import torch
 
-from inlayer.checkpoint.gguf_store import GgufStore
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingFileError, ShapeError
 from inlayer.families import describe
 from inlayer.formats.gguf_header import StoredArray
 from inlayer.tensors import to_tensor
 from tests.checkpoint import make_gguf
 from tests.checkpoint.make_gguf import ARRAY, FLOAT32, STRING, UINT32, array, file, pair, tensor, text, write_gguf
+from tests.checkpoint.stores import open_gguf
 from tests.tokenizers.samples import package_files
 
 gguf = pytest.importorskip("gguf")
@@ -67,7 +67,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_header_matches_the_gguf_package(small: Path):
-    store, theirs = GgufStore(small), gguf.GGUFReader(small)
+    store, theirs = open_gguf(small), gguf.GGUFReader(small)
     assert store.kind == "gguf"
     assert list(store.names()) == [found.name for found in theirs.tensors]
     for found in theirs.tensors:
@@ -85,7 +85,7 @@ def test_header_matches_the_gguf_package(small: Path):
 
 
 def test_tensors(small: Path):
-    store = GgufStore(small)
+    store = open_gguf(small)
     whole = torch.from_numpy(quants.dequantize(quants.quantize(rows(4), Q8_0), Q8_0))
     table = store.table("token_embd.weight", padding_idx=3)
     assert (table.num_embeddings, table.embedding_dim, table.dtype) == (4, WIDTH, np.float32)
@@ -107,7 +107,7 @@ def test_tensors(small: Path):
 
 
 def test_config_and_tokenizer(small: Path):
-    store = GgufStore(small)
+    store = open_gguf(small)
     spec = describe(store.config)
     assert (spec.family, spec.vocab_size, spec.n_embd, spec.block_size) == ("llama", 4, WIDTH, 128)
     assert not spec.head.tied
@@ -118,17 +118,17 @@ def test_config_and_tokenizer(small: Path):
 
 def test_without_tokenizer_or_known_family(tmp_path: Path):
     tensors = {"token_embd.weight": (rows(4), None)}
-    store = GgufStore(write_gguf(tmp_path / "x.gguf", architecture="rwkv7", tensors=tensors))
+    store = open_gguf(write_gguf(tmp_path / "x.gguf", architecture="rwkv7", tensors=tensors))
     assert store.config is not None
     assert store.config["model_type"] == "rwkv7"
     assert store.open_tokenizer() is None
-    assert GgufStore(write_gguf(tmp_path / "y.gguf", tokenizer={"model": "none"})).open_tokenizer() is None
+    assert open_gguf(write_gguf(tmp_path / "y.gguf", tokenizer={"model": "none"})).open_tokenizer() is None
 
 
 def test_unreadable_config_error_names_the_file(tmp_path: Path):
     path = write_gguf(tmp_path / "x.gguf", tensors={"token_embd.weight": (rows(4), None)})
     with pytest.raises(CheckpointError, match=r"x.gguf: its llama.context_length is None"):
-        GgufStore(path)
+        open_gguf(path)
 
 
 @pytest.mark.parametrize("shape", [(1, 8), (5000,)])
@@ -136,7 +136,7 @@ def test_rotary_divisors_of_another_shape_are_an_error(tmp_path: Path, shape: tu
     tensors = {"token_embd.weight": (rows(4), None), "rope_freqs.weight": (np.full(shape, 2.0, np.float32), None)}
     path = write_gguf(tmp_path / "x.gguf", values=VALUES, tensors=tensors)
     with pytest.raises(CheckpointError, match=r"rope_freqs.weight has shape .*; expected one divisor per channel pair"):
-        GgufStore(path)
+        open_gguf(path)
 
 
 # -- several files --
@@ -158,7 +158,7 @@ def parts(folder: Path, count: int = 3) -> list[Path]:
 
 def test_parts_are_opened_through_any_of_them(tmp_path: Path):
     for path in parts(tmp_path):
-        store = GgufStore(path)
+        store = open_gguf(path)
         assert set(store.names()) == {"part0.weight", "part1.weight", "token_embd.weight"}
         assert store.find("token_embd.weight").file == "m-00003-of-00003.gguf"
         for name, seed in (("part1.weight", 1), ("token_embd.weight", 2)):
@@ -175,16 +175,16 @@ def test_parts_that_do_not_match_are_an_error(tmp_path: Path):
     kept = second.read_bytes()
     second.write_bytes(third.read_bytes())
     with pytest.raises(CheckpointError, match=r"m-00002-of-00003\.gguf: its header says part 3 of 3"):
-        GgufStore(first)
+        open_gguf(first)
     second.write_bytes(kept.replace(b"part1.weight", b"part0.weight"))
     with pytest.raises(CheckpointError, match=r"contains 'part0\.weight', which is also in another part"):
-        GgufStore(first)
+        open_gguf(first)
     second.unlink()
     with pytest.raises(CheckpointError, match=r"one of 3 parts; its folder lacks m-00002-of-00003\.gguf$"):
-        GgufStore(first)
+        open_gguf(first)
     renamed = first.rename(tmp_path / "first.gguf")
     with pytest.raises(CheckpointError, match="its name has no part number"):
-        GgufStore(renamed)
+        open_gguf(renamed)
 
 
 # -- files that lie --
@@ -282,7 +282,7 @@ def test_invalid_headers_are_reported_in_one_line(tmp_path: Path, lie: str):
     (tmp_path / "bad.gguf").write_bytes(data() if callable(data) else data)
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(CheckpointError, match=message) as caught:
-        GgufStore(tmp_path / "bad.gguf")
+        open_gguf(tmp_path / "bad.gguf")
     assert time.process_time() - start < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10  # kilobytes
     assert str(caught.value).startswith(str(tmp_path / "bad.gguf"))
@@ -292,7 +292,7 @@ def test_invalid_headers_are_reported_in_one_line(tmp_path: Path, lie: str):
 def test_missing_files_and_folders_are_an_error(tmp_path: Path):
     for path, message in ((tmp_path, "is a folder"), (tmp_path / "no.gguf", "not found")):
         with pytest.raises(MissingFileError, match=message):
-            GgufStore(path)
+            open_gguf(path)
 
 
 def test_largest_allowed_header_is_read_in_time(tmp_path: Path):
@@ -302,8 +302,8 @@ def test_largest_allowed_header_is_read_in_time(tmp_path: Path):
     tensors = [tensor(b"%d" % number, [1], 0, 32 * number) for number in range(1 << 15)]
     (tmp_path / "x.gguf").write_bytes(file([*keys, texts], tensors, bytes(32 << 15)))
     code = (
-        "import sys, time, pathlib; from inlayer.checkpoint.gguf_store import GgufStore; start = time.process_time(); "
-        "GgufStore(pathlib.Path(sys.argv[1])); print(time.process_time() - start)"
+        "import sys, time, pathlib; from tests.checkpoint.stores import open_gguf; start = time.process_time(); "
+        "open_gguf(pathlib.Path(sys.argv[1])); print(time.process_time() - start)"
     )
     out = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "x.gguf")], capture_output=True, text=True, check=True
@@ -319,23 +319,23 @@ def test_version_2_and_other_alignments_are_read(tmp_path: Path):
         [aligned, nested, odd], [tensor(b"t", [2], 0, 8)], struct.pack("<4f", 1, 2, 3, 4), version=2, alignment=8
     )
     (tmp_path / "x.gguf").write_bytes(data)
-    store = GgufStore(tmp_path / "x.gguf")
+    store = open_gguf(tmp_path / "x.gguf")
     assert store.read("t").tolist() == [3, 4]
     assert store.metadata["b"] == "\ufffd"
 
 
 @pytest.mark.parametrize("window", [8, 13, 64, 1 << 20])
 def test_window_may_end_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch, window: int):
-    whole = GgufStore(small)
+    whole = open_gguf(small)
     monkeypatch.setattr("inlayer.formats.gguf_header.WINDOW", window)
-    again = GgufStore(small)
+    again = open_gguf(small)
     assert again.metadata == whole.metadata
     assert again._tensors == whole._tensors
 
 
 def use(path: Path) -> None:
     """Everything that opening a model does with a store."""
-    store = GgufStore(path)
+    store = open_gguf(path)
     if store.config is not None:
         describe(store.config)
     for name in store.names():
@@ -353,11 +353,11 @@ def use(path: Path) -> None:
 def test_truncated_files_are_an_error(small: Path):
     """Files truncated in any section do not open."""
     data = small.read_bytes()
-    end = max(stored.offset + stored.nbytes for stored in GgufStore(small)._tensors.values())
+    end = max(stored.offset + stored.nbytes for stored in open_gguf(small)._tensors.values())
     for size in range(0, end, 7):
         small.write_bytes(data[:size])
         with pytest.raises(CheckpointError):
-            GgufStore(small)
+            open_gguf(small)
     small.write_bytes(data[:end])
     use(small)
 
@@ -427,7 +427,7 @@ def smollm2() -> Path:
 
 def test_smollm2(smollm2: Path):
     start = time.process_time()
-    store = GgufStore(smollm2)
+    store = open_gguf(smollm2)
     assert time.process_time() - start < 1
     spec = describe(store.config)
     assert (spec.vocab_size, spec.n_embd, spec.block_size, spec.padding_idx) == (49152, 576, 8192, 2)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 import inlayer
+from inlayer.checkpoint.folder import LocalFolder
 from inlayer.checkpoint.store import FolderStore
 from inlayer.positions import RotaryPositions
 from tests.families.references import CASES, Case, Reference, reference_config
@@ -111,7 +112,7 @@ def test_table_is_found_without_an_index(folder: Path, tmp_path: Path) -> None:
 
 def test_only_the_shard_with_the_table_is_needed(folder: Path, tmp_path: Path) -> None:
     source = saved(folder, "llama", torch.float32, True)
-    store = FolderStore(source)
+    store = FolderStore(LocalFolder(source))
     shard = store.find("model.embed_tokens.weight").file
     for name in (shard, "config.json", "model.safetensors.index.json"):
         (tmp_path / name).write_bytes((source / name).read_bytes())

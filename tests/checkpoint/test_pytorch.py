@@ -13,12 +13,12 @@ import zipfile
 import pytest
 import torch
 
-from inlayer.checkpoint.store import PytorchStore
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, MissingFileError, ShapeError
 from inlayer.formats.torch_file import MAX_DIRECTORY
 from inlayer.formats.torch_pickle import MAX_PICKLE
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer, train_bpe
+from tests.checkpoint.stores import open_pytorch
 
 TABLE = "model.embed_tokens.weight"
 DTYPES = {
@@ -65,7 +65,7 @@ def saved(request, tmp_path_factory):
 def test_rows_match_torch_load(tmp_path, dtype, how):
     path = save(weights(dtype), tmp_path / "model.bin", **FORMATS[how])
     theirs = torch.load(path, weights_only=True)
-    store = PytorchStore(path)
+    store = open_pytorch(path)
     ids = torch.tensor([[3, 49], [0, 3]])
     ours = to_tensor(store.table(TABLE).rows(ids))
     assert ours.dtype is dtype
@@ -79,7 +79,7 @@ def test_rows_match_torch_load(tmp_path, dtype, how):
 
 
 def test_find_locates_the_bytes_in_the_file(saved):
-    store, data = PytorchStore(saved), saved.read_bytes()
+    store, data = open_pytorch(saved), saved.read_bytes()
     assert set(store.names()) == set(weights())
     for name in (TABLE, "part", "model.norm.weight"):
         stored = store.find(name)
@@ -95,11 +95,11 @@ def test_find_locates_the_bytes_in_the_file(saved):
 
 def test_shared_values_are_counted_once(saved):
     distinct = {name: tensor for name, tensor in weights().items() if name != "lm_head.weight"}
-    assert PytorchStore(saved).parameters() == sum(tensor.numel() for tensor in distinct.values())
+    assert open_pytorch(saved).parameters() == sum(tensor.numel() for tensor in distinct.values())
 
 
 def test_tensors_that_cannot_be_tables_are_an_error(saved):
-    store = PytorchStore(saved)
+    store = open_pytorch(saved)
     with pytest.raises(CheckpointError, match=r"'transposed' .* strides \(1, 4\): it is not stored row by row"):
         store.table("transposed")
     with pytest.raises(CheckpointError, match="row by row"):  # 4 bytes that claim to be a million values
@@ -116,7 +116,7 @@ def test_tensors_that_cannot_be_tables_are_an_error(saved):
 @pytest.mark.parametrize("part", ["state_dict", "model"])
 def test_nested_state_dicts_of_trainers_are_found(tmp_path, part, how):
     value = {"epoch": 3, "optimizer": {"state": {0: {"momentum": torch.ones(4)}}}, part: weights()}
-    store = PytorchStore(save(value, tmp_path / "model.pt", **FORMATS[how]))
+    store = open_pytorch(save(value, tmp_path / "model.pt", **FORMATS[how]))
     assert set(store.names()) == set(weights())
     assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
 
@@ -124,7 +124,7 @@ def test_nested_state_dicts_of_trainers_are_found(tmp_path, part, how):
 def test_parameters_and_the_metadata_of_modules_are_read(tmp_path):
     module = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.LayerNorm(3))
     state = module.state_dict(keep_vars=True)
-    store = PytorchStore(save(state, tmp_path / "model.bin"))
+    store = open_pytorch(save(state, tmp_path / "model.bin"))
     assert torch.equal(to_tensor(store.table("0.weight").weight), module[0].weight)
     assert set(store.names()) == set(state)
 
@@ -139,12 +139,12 @@ def shards(folder):
 
 
 def test_shards_are_found_by_the_index(tmp_path):
-    store = PytorchStore(shards(tmp_path))
+    store = open_pytorch(shards(tmp_path))
     assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
     assert torch.equal(to_tensor(store.read("model.norm.weight")), weights()["model.norm.weight"])
     assert store.parameters() == 50 * 8 + 8
     (tmp_path / "pytorch_model-00001-of-00002.bin").unlink()
-    store = PytorchStore(tmp_path)
+    store = open_pytorch(tmp_path)
     assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
     assert store.parameters() is None
     with pytest.raises(MissingFileError, match="is missing the file pytorch_model-00001"):
@@ -158,15 +158,15 @@ def test_misleading_index_is_an_error(tmp_path):
     index = folder / "pytorch_model.bin.index.json"
     index.write_text(json.dumps({"weight_map": {TABLE: "../outside.bin"}}))
     with pytest.raises(CheckpointError, match="plain file name"):
-        PytorchStore(folder)
+        open_pytorch(folder)
     index.write_text(json.dumps({"weight_map": {TABLE: "link.bin"}}))
     (folder / "link.bin").symlink_to(outside)
     with pytest.raises(CheckpointError, match="symbolic link that points outside its folder"):
-        PytorchStore(folder).table(TABLE)
+        open_pytorch(folder).table(TABLE)
     index.write_text(json.dumps({"weight_map": {"other": "other.bin"}}))
     save(weights(), folder / "other.bin")
     with pytest.raises(CheckpointError, match="which does not contain it"):
-        PytorchStore(folder).find("other")
+        open_pytorch(folder).find("other")
 
 
 def test_config_and_tokenizer_next_to_the_file_are_used(tmp_path):
@@ -174,7 +174,7 @@ def test_config_and_tokenizer_next_to_the_file_are_used(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "text.txt").write_text("the dog and the cat " * 20)
     train_bpe(tmp_path / "text.txt", 260, tmp_path)
-    store = PytorchStore(tmp_path)
+    store = open_pytorch(tmp_path)
     assert store.config == {"model_type": "llama"}
     tokenizer = store.open_tokenizer()
     assert tokenizer.get_vocab_size() == 260
@@ -184,15 +184,15 @@ def test_config_and_tokenizer_next_to_the_file_are_used(tmp_path):
         store.open_tokenizer()
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ConfigError):
-        PytorchStore(tmp_path)
+        open_pytorch(tmp_path)
 
 
 def test_folder_without_weights_is_an_error(tmp_path):
     with pytest.raises(MissingFileError, match=r"is missing the file pytorch_model\.bin"):
-        PytorchStore(tmp_path)
+        open_pytorch(tmp_path)
     (tmp_path / "pytorch_model.bin").mkdir()
     with pytest.raises(MissingFileError, match="is a folder"):
-        PytorchStore(tmp_path)
+        open_pytorch(tmp_path)
 
 
 # ---- files that want to do harm
@@ -282,7 +282,7 @@ HOSTILE = {
 def test_hostile_pickles_are_reported_in_one_line(tmp_path, case):
     program, expected = HOSTILE[case]
     with pytest.raises(CheckpointError, match=expected) as caught:
-        PytorchStore(archive(tmp_path / "model.bin", program))
+        open_pytorch(archive(tmp_path / "model.bin", program))
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 600
 
@@ -295,11 +295,11 @@ COSTLY = {
 MEASURE = """
 import resource, sys, time
 from pathlib import Path
-from inlayer.checkpoint.store import PytorchStore
+from tests.checkpoint.stores import open_pytorch
 for path in sys.argv[1:]:
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     try:
-        PytorchStore(Path(path))
+        open_pytorch(Path(path))
     except ValueError:
         print(time.process_time() - start, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
@@ -324,7 +324,7 @@ def test_hostile_files_cost_little_time_and_memory(tmp_path):
 
 def test_control_harmless_file_opens(tmp_path):  # control of the ones above
     values = torch.arange(12.0).view(3, 4)
-    store = PytorchStore(archive(tmp_path / "model.bin", state(tensor()), storage=bits(values).numpy().tobytes()))
+    store = open_pytorch(archive(tmp_path / "model.bin", state(tensor()), storage=bits(values).numpy().tobytes()))
     assert torch.equal(to_tensor(store.table("tensor 0").weight), values)
 
 
@@ -347,7 +347,7 @@ def test_pickle_is_never_executed(tmp_path, how):
     else:
         save(value, path, **FORMATS[how])
     with pytest.raises(CheckpointError, match=r"names (posix|nt)\.system"):
-        PytorchStore(path)
+        open_pytorch(path)
     assert not marker.exists()
     pickle.loads(pickle.dumps(value["harm"]))  # control: this is what running it does
     assert marker.exists()
@@ -426,7 +426,7 @@ def test_hostile_files_are_reported_in_one_line(tmp_path, make):
     else:
         path.write_bytes(make)
     with pytest.raises(CheckpointError, match=FILES[make]) as caught:
-        PytorchStore(path)
+        open_pytorch(path)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -435,13 +435,13 @@ def test_truncated_file_is_an_error(tmp_path, saved):
     for length in [*range(0, len(data), 97), len(data) - 1]:
         path.write_bytes(data[:length])
         with pytest.raises(CheckpointError, match="not a readable PyTorch file"):
-            PytorchStore(path)
+            open_pytorch(path)
 
 
 def test_file_truncated_while_open_is_an_error_not_a_killed_process(tmp_path, saved):
     path = tmp_path / "model.bin"
     path.write_bytes(saved.read_bytes())
-    table = PytorchStore(path).table(TABLE)
+    table = open_pytorch(path).table(TABLE)
     assert torch.equal(to_tensor(table.rows([1])), weights()[TABLE][1:2])
     os.truncate(path, 100)
     with pytest.raises(CheckpointError, match="modified while it was open"):
@@ -481,7 +481,7 @@ def test_damaged_files_open_or_are_an_error(tmp_path, saved):
             data = damage(whole, source)
         path.write_bytes(data)
         try:
-            store = PytorchStore(path)
+            store = open_pytorch(path)
             store.parameters()
             store.table(TABLE).rows([0, 49])
         except InlayerError as error:

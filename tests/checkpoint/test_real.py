@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import inlayer
-from inlayer.checkpoint.store import INDEX
+from inlayer.checkpoint.shard_index import INDEX
 from inlayer.tensors import to_tensor
 
 SENTENCES = [

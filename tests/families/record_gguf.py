@@ -25,8 +25,8 @@ import torch
 import transformers
 
 import inlayer
-from inlayer.checkpoint.gguf_store import GgufStore
 from inlayer.families.gguf_config import ROPE_FACTORS
+from tests.checkpoint.stores import open_gguf
 from tests.families.survey import JOBS, Job, compare, open_reference, save_tiny
 
 RECORDED = Path(__file__).with_name("converted.json")
@@ -175,7 +175,7 @@ def record(job: Job) -> tuple[str, str, dict[str, Any] | None]:
         except Exception as error:
             return model_type, f"not converted: {type(error).__name__}: {str(error)[:100]}", None
         try:
-            store = GgufStore(Path(folder) / "x.gguf")
+            store = open_gguf(Path(folder) / "x.gguf")
             layer = inlayer.load(Path(folder) / "x.gguf").embeddings
             padding = reference.config.get_text_config().pad_token_id
             compare(reference, layer, 1 if padding is None else padding)

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from inlayer.errors import CheckpointError, InputError, ShapeError
-from inlayer.formats.row_reader import FileRows
+from inlayer.formats.byte_file import LocalFile
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import nearest as module
 from inlayer.geometry.nearest import nearest, nearest_excluding_self, nearest_to_row, normalized, to_float32
@@ -24,7 +24,7 @@ V, D = 301, 17
 def stored(folder: Path, rows: npt.NDArray[Any]) -> StoredTable:
     path = folder / "table.safetensors"
     save_file({"rows": rows}, path)
-    return StoredTable(FileRows.for_tensor(path, read_header(path)["rows"]), rows.shape[1], rows.dtype)
+    return StoredTable(LocalFile(path).rows_of(read_header(path)["rows"]), rows.shape[1], rows.dtype)
 
 
 def random_rows(dtype: Any = np.float32, seed: int = 0) -> npt.NDArray[Any]:

@@ -18,7 +18,6 @@ import tiktoken
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from inlayer.checkpoint.gguf_store import GgufStore
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS, open_gguf_tokenizer
@@ -26,6 +25,7 @@ from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.merges import byte_alphabet
 from inlayer.tokenizers.tiktoken import KIMI, O200K, parse_ranks
 from tests.checkpoint.make_gguf import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, fields_of_json, write_gguf
+from tests.checkpoint.stores import open_gguf
 from tests.shared_data import shared
 from tests.tokenizers.malformed import parse_fields
 from tests.tokenizers.samples import added_tokens, hostile_texts, llama2, llama3_ranks, minilm, package_files, real_json
@@ -45,7 +45,7 @@ REAL_PARAMETERS = ["deepseek-coder", *(pytest.param(name, marks=pytest.mark.slow
 
 
 def through_a_file(folder: Path, fields: dict, name: str = "model.gguf") -> Tokenizer:
-    opened = GgufStore(write_gguf(folder / name, tokenizer=fields)).open_tokenizer()
+    opened = open_gguf(write_gguf(folder / name, tokenizer=fields)).open_tokenizer()
     assert opened is not None
     return opened
 
@@ -150,7 +150,7 @@ def smollm2_file() -> Path:
 @pytest.mark.slow
 def test_smollm2_equals_tokenizers():
     """A file written by llama.cpp's converter, against the same tokenizer built with `tokenizers`."""
-    store = GgufStore(smollm2_file())
+    store = open_gguf(smollm2_file())
     ours = store.open_tokenizer()
     tokens, merges = (
         store._read_array(key, store.metadata[key]) for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")

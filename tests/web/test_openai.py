@@ -173,7 +173,7 @@ def test_limits_are_those_of_openai():
 
 
 def test_vectors_that_are_not_finite_are_an_error(tmp_path):
-    folder = shutil.copytree(inlayer.load("default").store.folder, tmp_path / "model")
+    folder = shutil.copytree(inlayer.load("default").store.files.path, tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
     tensors["model.embed_tokens.weight"][40] = float("inf")
     save_file(tensors, folder / "model.safetensors")

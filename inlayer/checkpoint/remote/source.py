@@ -3,29 +3,39 @@
 source -> [remote files] -> Store -> Model
 - a branch is resolved to a commit once, and everything is read from that commit. Offline, the last one is used
 - plain HTTP servers cannot list a folder; there, files are found by their usual names
-- a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
+- a file that any library downloaded with huggingface_hub is a local file; of others, ranges are read once and cached
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
 Tested in tests/checkpoint/remote/test_remote_store.py, with faulty servers in test_transfer.py.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import re
-from abc import ABC, abstractmethod
+import secrets
+import shutil
+import tempfile
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
+import numpy as np
+
+from inlayer.checkpoint.folder import Folder, is_plain_name
 from inlayer.checkpoint.remote import transfer
+from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, TransferError, UnreachableError, digest
-from inlayer.checkpoint.store import INDEX
+from inlayer.checkpoint.shard_index import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
-from inlayer.files import format_path, printable
-from inlayer.formats.row_reader import read_bytes
+from inlayer.files import atomic_path, format_path, printable
+from inlayer.formats.byte_file import ByteFile, LocalFile
+from inlayer.formats.row_reader import Bytes
+from inlayer.tokenizers.open import SIBLINGS, choose_file
 
 HUB_SOURCE = re.compile(
     r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)"  # org/name
@@ -36,18 +46,19 @@ HUB_SOURCE = re.compile(
 COMMIT = re.compile(r"[0-9a-f]{40}")
 VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # keys of fsspec's info
 CONCURRENT = 8  # requests
+MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files are 35 MB
 MISSING = FileVersion(size=-1, etag="")  # the server reported that the file does not exist
 
 
-class RemoteFile:
+class RemoteFile(ByteFile):
     """One remote file. Ranges of it are read once and then come from the cache.
 
     `label` is for messages: without query string and credentials, which may be secret. A file of the `hub` is part of a
-    commit, which never changes; its requests carry the hub's token. `local` is its copy in huggingface_hub's cache.
+    commit, which never changes; its requests carry the hub's token.
     """
 
-    def __init__(self, url: str, label: str, cache: DiskCache, *, hub: bool = False, local: Path | None = None) -> None:
-        self.url, self.label, self.cache, self.hub, self.local = url, label, cache, hub, local
+    def __init__(self, url: str, label: str, cache: DiskCache, *, hub: bool = False) -> None:
+        self.url, self.label, self.cache, self.hub = url, label, cache, hub
         self._version: FileVersion | None = None
 
     def __str__(self) -> str:
@@ -69,16 +80,12 @@ class RemoteFile:
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
-        if self.local is not None:
-            return self.local.stat().st_size
         if self.version is None:
             self._request([(0, 1)], {})
         assert self._version is not None
         return self._version.size
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read bytes start..stop - 1; fewer are returned only if the file ends earlier."""
         if start >= stop:
             return b""
         parts = self.read_cached([(start, stop)])
@@ -87,11 +94,14 @@ class RemoteFile:
             self.keep(parts)
         return parts[start, stop]
 
-    def read_all(self, limit: int) -> bytes:
-        """Return the whole file, unless it is larger than the limit."""
-        if self.size > limit:
-            raise CheckpointError(f"{self} is {self.size:,} bytes; at most {limit:,} are read")
-        return self.read(0, self.size)
+    def take(self, offset: int, nbytes: int) -> Bytes:
+        data = np.frombuffer(bytearray(self.read(offset, offset + nbytes)), np.uint8)
+        if len(data) != nbytes:
+            raise transfer.truncated(self, offset + nbytes)
+        return data
+
+    def rows(self, offset: int, rows: int, row_bytes: int) -> RemoteRows:
+        return RemoteRows(self, offset, rows, row_bytes)
 
     def read_cached(self, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Return the spans that are already cached."""
@@ -104,19 +114,14 @@ class RemoteFile:
 
     def key(self, *part: object) -> str:
         """Return the cache key of a part; empty without an ETag or date, because changes could not be detected."""
-        version = self.version if self.local is None else None
+        version = self.version
         return digest(self.url, version, *part) if version is not None and (version.etag or self.hub) else ""
 
     def fetch(self, spans: Sequence[Span], out: dict[Span, bytes] | None = None) -> dict[Span, bytes]:
         """Read spans without the cache. If one fails, the rest are still added to `out`."""
         out = {} if out is None else out
-        if self.local is not None:
-            for start, stop in spans:
-                nbytes = max(start, min(stop, self.size)) - start
-                out[start, stop] = read_bytes(self.local, start, nbytes).tobytes()
-        else:
-            self.version  # noqa: B018 - may raise an error, or find that the file has changed
-            self._request(spans, out)
+        self.version  # noqa: B018 - may raise an error, or find that the file has changed
+        self._request(spans, out)
         return out
 
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int = 0) -> None:
@@ -182,30 +187,60 @@ class RemoteFile:
         return version
 
 
-class RemoteFolder(ABC):
-    """Files under one prefix. `files`: the names in it; None if the server cannot list them."""
+class RemoteFolder(Folder):
+    """Files under one prefix."""
 
-    kind: str
+    remote = True
     label: str  # for messages and reports
-    example: str  # how to name one file in it
-    files: list[str] | None
+    prefix: str  # the label of a file is this prefix and its name
+    names: list[str] | None
 
     def __init__(self, cache: DiskCache) -> None:
         self.cache = cache
-        self.open = functools.cache(self._file)  # a file keeps its version: a change between two reads is an error
+        self._opened = functools.cache(self._file)  # a file keeps its version: a change between two reads is an error
 
     @abstractmethod
-    def _file(self, name: str) -> RemoteFile:
+    def _file(self, name: str) -> ByteFile:
         """Return a file of the folder by its plain name."""
 
+    def describe(self, file: str | None) -> str:
+        return self.label if file is None else self.prefix + file
+
+    def list_names(self) -> list[str] | None:
+        return None if self.names is None else [name for name in self.names if is_plain_name(name)]
+
     def has(self, name: str) -> bool:
-        """Return whether the folder has a file of this name."""
-        if self.files is not None:
-            return name in self.files
+        if self.names is not None:
+            return name in self.names
         try:
             return self.open(name).size >= 0
         except MissingFileError:
             return False
+
+    def open(self, name: str) -> ByteFile:
+        return self._opened(name)
+
+    def local_path(self, name: str) -> Path:
+        return self._save([name]) / name
+
+    def find_tokenizer(self) -> Path | None:
+        name = choose_file(self.list_names() or (), self.has, self.label)
+        return None if name is None else self._save([name, "config.json", *SIBLINGS]) / name
+
+    def _save(self, names: Iterable[str]) -> Path:
+        """Download small files, skipping missing ones, to a local folder named by a hash of their content."""
+        files = {name: self.open(name).read_all(MAX_SMALL_FILE) for name in names if self.has(name)}
+        key = digest(*(f"{name} {digest(data)}" for name, data in files.items()))
+        local = self.cache.make_folder(key, sum(map(len, files.values())))
+        if local is None:
+            local = Path(tempfile.mkdtemp(prefix="inlayer-"))
+            atexit.register(shutil.rmtree, local, ignore_errors=True)
+        for name, data in files.items():
+            path = local / name
+            if not path.is_file() or path.read_bytes() != data:
+                with atomic_path(path, secrets.token_hex(4)) as temporary:  # another process may write the same file
+                    temporary.write_bytes(data)
+        return local
 
 
 class HubFolder(RemoteFolder):
@@ -217,16 +252,17 @@ class HubFolder(RemoteFolder):
         super().__init__(cache)
         self.repo_id = repo_id
         self.label = repo_id if revision is None else f"{repo_id}@{revision}"
-        self.example = f"hf://{self.label}/"
-        self.commit, self.files = self._look_up(revision or "main")
+        self.prefix = f"hf://{self.label}/"
+        self.commit, self.names = self._look_up(revision or "main")
 
-    def _file(self, name: str) -> RemoteFile:
+    def _file(self, name: str) -> ByteFile:
         from huggingface_hub import hf_hub_url, try_to_load_from_cache
 
         local = try_to_load_from_cache(self.repo_id, name, revision=self.commit)
+        if isinstance(local, str):
+            return LocalFile(Path(local))
         url, label = hf_hub_url(self.repo_id, name, revision=self.commit), f"{printable(name)} in {self.repo_id}"
-        path = Path(local) if isinstance(local, str) else None
-        return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True, local=path)
+        return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True)
 
     def _look_up(self, revision: str) -> list[Any]:
         """Return the commit of a revision and its files: from the hub, or the last known ones."""
@@ -288,9 +324,9 @@ class UrlFolder(RemoteFolder):
             parts = urlsplit(url)
             url, self.query = urlunsplit((*parts[:3], "", "")), f"?{parts.query}" if parts.query else ""
         self.base = url.rstrip("/") + "/"
-        self.label = self.example = re.sub(r"://[^/@]*@", "://", self.base) if self.http else self.base
+        self.label = self.prefix = re.sub(r"://[^/@]*@", "://", self.base) if self.http else self.base
         failed, key = f"cannot list {self.label}", digest("files", self.base)
-        self.files = None if self.http else self.cache.last_known(key, self._list, failed)
+        self.names = None if self.http else self.cache.last_known(key, self._list, failed)
 
     def _file(self, name: str) -> RemoteFile:
         url = self.base + (quote(name) + self.query if self.http else name)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inlayer.checkpoint.remote import open_remote, remote_store, transfer
-from inlayer.checkpoint.remote.remote_store import RemoteRows
+from inlayer.checkpoint.remote import open_remote, remote_rows, transfer
+from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.errors import CheckpointError
 from tests.checkpoint.remote.models import ROWS, SHARDS, TABLE, WIDTH, make_small
 from tests.checkpoint.remote.server import Hub
@@ -82,7 +82,7 @@ def test_many_rows_download_the_table_once(hub: Hub, local: np.ndarray) -> None:
 
 
 def test_download_in_blocks(hub: Hub, local: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_store, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
     source = open_rows()
     hub.reset()
     assert np.array_equal(source.map(), local)
@@ -100,7 +100,7 @@ def test_loop_over_the_table_soon_downloads_it(hub: Hub, local: np.ndarray) -> N
 
 
 def test_long_runs_of_rows_are_split(hub: Hub, local: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_store, "MAX_REQUEST", 10 * ROW)
+    monkeypatch.setattr(remote_rows, "MAX_REQUEST", 10 * ROW)
     source = open_rows()
     hub.reset()
     assert np.array_equal(read(source, range(100, 200)), local[100:200])
@@ -111,8 +111,8 @@ def test_long_runs_of_rows_are_split(hub: Hub, local: np.ndarray, monkeypatch: p
 def test_interrupted_download_resumes(
     hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(remote_store, "BLOCK", 100_000)
-    monkeypatch.setattr(remote_store, "BLOCKS", 1)
+    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "BLOCKS", 1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 1)
     source = open_rows()
     hub.fail("cut_connection", SHARDS[0], skip=5, after=after)
@@ -168,8 +168,8 @@ def test_damaged_table_file_is_not_used(hub: Hub, local: np.ndarray, tmp_path: P
 def test_table_without_etag_is_never_reused(
     hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_store, "BLOCK", 100_000)
-    monkeypatch.setattr(remote_store, "BLOCKS", 1)
+    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "BLOCKS", 1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 1)
     hub.omit_etag, url = True, f"{hub.endpoint}/{REPO}/resolve/main"
     source = open_rows(url)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inlayer.checkpoint import shard_index, store
 from inlayer.checkpoint.open import find_sample, open_store
-from inlayer.checkpoint.remote import UnreachableError, open_remote, remote_store, transfer
+from inlayer.checkpoint.remote import UnreachableError, open_remote, transfer
+from inlayer.checkpoint.remote import source as remote_source
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingExtraError, MissingFileError
 from inlayer.formats.row_reader import FileRows
 from tests.checkpoint.remote.models import (
@@ -125,7 +127,7 @@ def test_failing_hub_is_retried(hub: Hub, folder: Path) -> None:
     hub.fail("status", "api", times=2, status=503)
     open_remote(REPO)
     hub.fail("status", "api", status=503)
-    assert open_remote(REPO)._remote.commit == hub.revisions[REPO, "main"]  # type: ignore[attr-defined]
+    assert open_remote(REPO).files.commit == hub.revisions[REPO, "main"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -248,9 +250,9 @@ def test_unsuitable_folder_is_one_line(
     error: type[Exception],
     message: str,
 ) -> None:
-    monkeypatch.setattr(remote_store, "MAX_SHARDS", 2)
-    monkeypatch.setattr(remote_store, "MAX_INDEX", 1000)
-    monkeypatch.setattr(remote_store, "MAX_SMALL_FILE", 1500)
+    monkeypatch.setattr(store, "MAX_SHARDS", 2)
+    monkeypatch.setattr(shard_index, "MAX_INDEX", 1000)
+    monkeypatch.setattr(remote_source, "MAX_SMALL_FILE", 1500)
     add(hub, tmp_path / "other", files)
     with pytest.raises(error, match=message) as caught:
         open_remote(REPO)
