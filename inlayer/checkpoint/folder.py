@@ -15,7 +15,7 @@ from pathlib import Path
 
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import file_errors, format_path, path_kind
-from inlayer.formats.byte_file import ByteFile, LocalFile
+from inlayer.formats.row_reader import ByteFile, LocalFile
 from inlayer.tokenizers.open import find_in_folder
 
 PLAIN_NAME = re.compile(r"(?!\.)[^/\\\0:]{1,250}")

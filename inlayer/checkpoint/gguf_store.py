@@ -24,7 +24,7 @@ from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerErro
 from inlayer.families.gguf_config import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
 from inlayer.files import join_names, quote
 from inlayer.formats.dequantization import PLAIN, make_dequantizer
-from inlayer.formats.gguf_header import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
+from inlayer.formats.gguf_header import SCALARS, STRING, GgufHeader, HeaderReader, StoredArray
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored_table import Decoder
 from inlayer.tokenizers import Tokenizer
@@ -134,7 +134,7 @@ class GgufStore(Store):
         return headers[0]
 
     def _read_header(self, file: str) -> GgufHeader:
-        return read_gguf_header(self.files.open(file), file)
+        return HeaderReader(self.files.open(file), file).header()
 
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array, and None for nested arrays, which no tokenizer uses."""

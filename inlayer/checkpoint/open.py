@@ -17,17 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inlayer.errors import CheckpointError, InputError, MissingExtraError, MissingFileError
-from inlayer.files import (
-    check_is_file,
-    check_path,
-    expand_home,
-    file_errors,
-    format_path,
-    not_a_file,
-    path_kind,
-    quote,
-    read_limited,
-)
+from inlayer.files import check_path, expand_home, format_path, not_a_file, path_kind, quote, read_limited
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -253,11 +243,10 @@ def _open_file(path: Path) -> Store:
     from inlayer.checkpoint.folder import LocalFolder
     from inlayer.checkpoint.store import FolderStore, PytorchStore
     from inlayer.formats.gguf_header import MAGIC
+    from inlayer.formats.row_reader import LocalFile
     from inlayer.formats.torch_file import PICKLE, ZIP
 
-    with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as stream:
-        start = stream.read(9)
-    files = LocalFolder(path.parent)
+    files, start = LocalFolder(path.parent), LocalFile(path).read(0, 9)
     if start.startswith(MAGIC) or path.suffix == ".gguf":
         from inlayer.checkpoint.gguf_store import GgufStore
 

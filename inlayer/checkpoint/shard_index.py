@@ -19,7 +19,7 @@ from typing import Any
 from inlayer.checkpoint.folder import Folder, is_plain_name
 from inlayer.errors import CheckpointError
 from inlayer.files import format_path, parse_json, quote, read_limited
-from inlayer.formats.byte_file import ByteFile
+from inlayer.formats.row_reader import ByteFile
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB

@@ -143,7 +143,7 @@ class FolderStore(Store):
             self._index = open_index(files, self.index_name)
         else:
             self._index = self._list_tensors(self._weight_files() if file is None else {file})
-        if self.config is None:
+        if self.config is None and not self.remote:  # a note is not worth a request
             self.note = self._adapter()
 
     @cached_property
@@ -235,7 +235,7 @@ class FolderStore(Store):
         return index
 
     def _read_header(self, file: str) -> dict[str, TensorInfo]:
-        if not self.remote and not self.files.has(file):  # a remote file is not worth a request: reading it tells
+        if not self.remote and not self.files.has(file):  # reading a remote file reports it, without another request
             origin = ", which its index names" if self._index else ""
             name = format_path(file)
             raise MissingFileError(f"{self.source} is missing the file {name}{origin}; download it as well")

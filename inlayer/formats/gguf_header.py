@@ -18,8 +18,8 @@ from typing import Any
 
 from inlayer.errors import CheckpointError
 from inlayer.files import quote
-from inlayer.formats.byte_file import ByteFile
 from inlayer.formats.dequantization import GGML_TYPES, row_bytes
+from inlayer.formats.row_reader import ByteFile
 from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 MAGIC = b"GGUF"
@@ -63,13 +63,8 @@ class GgufHeader:
     tensors: Mapping[str, TensorInfo]
 
 
-def read_gguf_header(file: ByteFile, name: str) -> GgufHeader:
-    """Return the header of a GGUF file called `name`, checked against the size of the file."""
-    return HeaderReader(file, name).header()
-
-
 class HeaderReader:
-    """Reads the header of a GGUF file called `name` piece by piece, only as far as necessary."""
+    """Reads the header of a GGUF file called `name` piece by piece, only as far as necessary, and checks it."""
 
     def __init__(self, file: ByteFile, name: str) -> None:
         self._file, self._file_name, self._size = file, name, file.size

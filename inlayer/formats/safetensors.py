@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 
 from inlayer.errors import CheckpointError
 from inlayer.files import parse_json, quote, unique_keys
-from inlayer.formats.byte_file import ByteFile, LocalFile
+from inlayer.formats.row_reader import ByteFile, LocalFile
 from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 LENGTH_BYTES = 8

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, join_names, path_kind, quote
-from inlayer.formats.byte_file import LocalFile
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.row_reader import LocalFile
 from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored_table import StoredTable, check_table

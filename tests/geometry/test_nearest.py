@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from inlayer.errors import CheckpointError, InputError, ShapeError
-from inlayer.formats.byte_file import LocalFile
+from inlayer.formats.row_reader import LocalFile
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import nearest as module
 from inlayer.geometry.nearest import nearest, nearest_excluding_self, nearest_to_row, normalized, to_float32

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 import inlayer
 from inlayer.inspection import Report, inspect
 from inlayer.inspection.terminal import report_facts
+from tests.checkpoint.make_gguf import write_gguf
 from tests.inspection.faults import a_third_undertrained
 from tests.inspection.healthy import HEAD, TABLE, change, read_json, set_config, set_rows, write_json
 
@@ -145,6 +146,12 @@ def test_a_tie_of_an_unknown_family_is_what_the_config_says(tmp_path: Path) -> N
     assert (line, problem.endswith("the outermost, true, was used)")) == (tied, True)
     line, (problem,) = tie_of_unknown_family(tmp_path, inner, outer)
     assert (line, problem.endswith("the outermost, false, was used)")) == ("untied; the files have no head", True)
+
+
+def test_a_tie_in_a_gguf_file_is_not_attributed_to_a_config(tmp_path: Path) -> None:
+    tensors = {"token_embd.weight": (torch.randn(640, 64).numpy(), None)}
+    report = inspect(write_gguf(tmp_path / "x.gguf", architecture="rwkv7", tensors=tensors))
+    assert dict(report_facts(report))["head"] == "tied by GGUF convention; no tensor has the name of a head"
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -502,6 +502,7 @@ def test_gguf_file(hub: Hub, tmp_path: Path, kind: str, parts: int) -> None:
     urls = {"hub": REPO, "hf": f"hf://{REPO}/{names[0]}", "url": f"{hub.endpoint}/{REPO}/resolve/main/{names[0]}"}
     ours, theirs = open_remote(urls[kind]), open_store(tmp_path / "gguf" / names[0])
     assert (ours.kind, ours.remote, ours.config) == ("gguf", True, theirs.config)
+    assert ours.source == (urls[kind] if kind == "url" else f"hf://{REPO}/{names[0]}")
     assert list(ours.names()) == list(theirs.names())
     assert ours.parameters() == theirs.parameters()
     tokenizer = ours.open_tokenizer()
