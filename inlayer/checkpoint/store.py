@@ -27,7 +27,7 @@ import numpy.typing as npt
 from inlayer.checkpoint.find_quantized import find_quantized, logical_name, stored_values
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.families.config_reader import read_config
-from inlayer.families.tensor_names import LORA
+from inlayer.families.tensor_names import ADAPTER
 from inlayer.files import check_is_file, file_errors, format_path, parse_json, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
@@ -114,9 +114,11 @@ class Store(ABC):
 
     def explain_missing_table(self) -> str:
         """Suggest why no table was found, for an error message."""
-        if any(LORA.search(name) for name in self.names()):
-            return "its tensors are those of a LoRA adapter; open its base model"
-        return "is a shard missing?"
+        found = next(filter(None, map(ADAPTER.search, self.names())), None)
+        if found is None:
+            return "is a shard missing?"
+        kind = "prompt-tuning" if found["prompt"] else "LoRA"
+        return f"its tensors are those of a {kind} adapter; open its base model"
 
     def _local_path(self, name: str) -> Path:
         """Return the local path of a file of the checkpoint."""

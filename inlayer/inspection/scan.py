@@ -32,10 +32,7 @@ Numbers = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float32]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
-RUNS, RUN_LENGTH = (
-    32,
-    32,
-)  # of rows in a sample; consecutive rows need only one read, even in a remote file
+RUNS, RUN_LENGTH = 32, 32  # of rows in a sample; consecutive rows need only one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
 MIN_SAMPLE = 2**12  # fewest values that show a distribution
 SCALE_RATIO = 100.0  # maximum ratio between the scales of two tables

@@ -19,14 +19,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, shorten
-from inlayer.inspection.report import (
-    HeadFacts,
-    NgramMemoryFacts,
-    OtherTableFacts,
-    Report,
-    RotaryTypeFacts,
-    SpecialToken,
-)
+from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, Report, RotaryTypeFacts, SpecialToken
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import pluralize
 
@@ -91,7 +84,7 @@ def report_facts(report: Report, encoding: str = "utf-8") -> Iterator[tuple[str,
     yield "positions", _positions(report)
     if table.scale is not None:
         yield "scale", "none" if table.scale == 1 else f"rows x {table.scale:g}"
-    yield "head", _head(report.head, report.quick, is_known=report.positions.kind != "unknown")
+    yield "head", _head(report)
     yield from _tables(report.tables)
     for memory in report.ngrams:
         yield "n-grams", _ngrams(memory)
@@ -142,7 +135,8 @@ def _rotary(rotary: RotaryTypeFacts) -> str:
     return f"{text}, {rotary.rope_type} x {rotary.factor:g}" + (f" from {original:,}" if original else "")
 
 
-def _head(head: HeadFacts, quick: bool, *, is_known: bool) -> str:
+def _head(report: Report) -> str:
+    head, is_known = report.head, report.positions.kind != "unknown"
     tied = {None: "tie_word_embeddings is not given", True: "tied according to the config", False: "untied"}
     text = tied[head.tie_word_embeddings]
     if head.tensor is None and head.expected is False:
@@ -152,7 +146,7 @@ def _head(head: HeadFacts, quick: bool, *, is_known: bool) -> str:
     if head.tensor is None:
         return f"{text}; the files have no head"
     shape = shorten(" x ".join(f"{size:,}" for size in head.shape or ()))
-    sample = " in the sampled rows" if quick else ""
+    sample = " in the sampled rows" if report.quick else ""
     equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}
     return f"{text}; {head.tensor} {shape} {equal[head.equals_table]}"
 
