@@ -101,7 +101,6 @@ class Tokenizer(ABC):
         """
         return [token.id for token in self._explain(text, add_special_tokens, parse_special, False)[0]]
 
-    @abstractmethod
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
@@ -123,6 +122,7 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.encode_batch(["I love dogs", "Hi"]).counts.tolist()
             [4, 2]
         """
+        return self._encode_texts(check_texts(texts), add_special_tokens, parse_special)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode ids to text.
@@ -291,6 +291,10 @@ class Tokenizer(ABC):
         return found[0] if self._pad_id is None and len(found) == 1 else self._pad_id
 
     # -- hooks --
+
+    @abstractmethod
+    def _encode_texts(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        """Check and encode many texts."""
 
     def _normalize(self, text: str) -> str:
         """Return a text as the vocabulary spells it: lowercase, for example, or without accents."""
