@@ -91,8 +91,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if kind == "None":
         types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
         raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
-    others = [name for name in (*FAMILIES, *NESTED) if name != model_type]  # it is listed if a text part has a text part
-    similar = get_close_matches(kind.strip("'"), others, cutoff=0.65)
+    known = [name for name in (*FAMILIES, *NESTED) if name != model_type]  # it is one if a text part has a text part
+    similar = get_close_matches(kind.strip("'"), known, cutoff=0.65)
     listed = f"; similar ones are {', '.join(similar)}" if similar else ""
     message = (
         f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
