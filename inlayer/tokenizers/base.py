@@ -317,11 +317,9 @@ class Tokenizer(ABC):
         if isinstance(ids, (str, bytes)):
             raise DtypeError(f"ids is {type_name(ids)}; decode takes ids, encode takes text")
         valid: list[int] = check_id_array(flat_int64(ids, "ids"), self._id_limit).tolist()
-        for position, token_id in enumerate(valid):
-            if not self._has_token(token_id):
-                raise IdRangeError(
-                    f"id {token_id} at position {position} is not a token: the ids of {self!r} have a gap"
-                )
+        gap = next((position for position, token_id in enumerate(valid) if not self._has_token(token_id)), None)
+        if gap is not None:
+            raise IdRangeError(f"id {valid[gap]} at position {gap} is not a token: the ids of {self!r} have a gap")
         skipped = self.special_ids if skip_special_tokens else ()
         return [token_id for token_id in valid if token_id not in skipped]
 
@@ -396,6 +394,5 @@ def check_texts(texts: object) -> list[str]:
     items = texts if isinstance(texts, list) else list(texts)
     if not {*map(type, items)} <= {str}:  # four times as fast as the loop
         for index, text in enumerate(items):
-            if not isinstance(text, str):
-                check_text(text, f"text {index}")  # raises
+            check_text(text, f"text {index}")
     return items
