@@ -30,7 +30,7 @@ from inlayer.checkpoint.folder import Folder
 from inlayer.checkpoint.shard_index import INDEX, PartialIndex, open_index
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.families.config_reader import read_config
-from inlayer.families.tensor_names import LORA
+from inlayer.families.tensor_names import ADAPTER
 from inlayer.files import check_is_file, format_path, join_names, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import Bytes
@@ -115,9 +115,11 @@ class Store(ABC):
 
     def explain_missing_table(self) -> str:
         """Suggest why no table was found, for an error message."""
-        if any(LORA.search(name) for name in self.names()):
-            return "its tensors are those of a LoRA adapter; open its base model"
-        return "is a shard missing?"
+        found = next(filter(None, map(ADAPTER.search, self.names())), None)
+        if found is None:
+            return "is a shard missing?"
+        kind = "prompt-tuning" if found["prompt"] else "LoRA"
+        return f"its tensors are those of a {kind} adapter; open its base model"
 
     def _read_tensor(self, tensor: TensorInfo) -> Bytes:
         return self.files.open(tensor.file).take(tensor.offset, tensor.nbytes)

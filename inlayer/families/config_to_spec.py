@@ -85,27 +85,26 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         problem = "which is missing or not an object"
         raise ConfigError(f"the {type_name} config needs its text part in text_config, {problem}")
     model_type = raw.get("model_type")
-    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
-    if family is None or not isinstance(model_type, str):
-        kind, known = short_repr(model_type or outer_type), [*FAMILIES, *NESTED]
-        others = [name for name in known if name != model_type]  # it is listed if a text part has a text part
-        similar = get_close_matches(kind.strip("'"), others, cutoff=0.65)
-        if kind == "None":
-            types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
-            raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
-        listed = f"; similar ones are {', '.join(similar)}" if similar else ""
-        message = (
-            f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
-            "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
-        )
-        if tensor_names is None or not isinstance(model_type, str):
-            raise ConfigError(message)
-        try:
-            check_generic(raw, tensor_names(), is_text_part=isinstance(nested, Mapping))
-        except ConfigError as reason:
-            raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
-        return _translate(f"generic ({kind})", GENERIC, ConfigReader(raw, {}))
-    return _translate(model_type, family, ConfigReader(raw, family.defaults))
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return _translate(model_type, FAMILIES[model_type], ConfigReader(raw, FAMILIES[model_type].defaults))
+    kind = short_repr(model_type or outer_type)
+    if kind == "None":
+        types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
+        raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
+    known = [name for name in (*FAMILIES, *NESTED) if name != model_type]  # it is one if a text part has a text part
+    similar = get_close_matches(kind.strip("'"), known, cutoff=0.65)
+    listed = f"; similar ones are {', '.join(similar)}" if similar else ""
+    message = (
+        f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
+        "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
+    )
+    if tensor_names is None or not isinstance(model_type, str):
+        raise ConfigError(message)
+    try:
+        check_generic(raw, tensor_names(), is_text_part=isinstance(nested, Mapping))
+    except ConfigError as reason:
+        raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
+    return _translate(f"generic ({kind})", GENERIC, ConfigReader(raw, {}))
 
 
 def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:

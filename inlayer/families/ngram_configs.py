@@ -10,7 +10,7 @@ Tested with hostile configs in tests/checkpoint/test_ngram_tables.py; the hashes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ BLT_BASES = (
 def read_ngrams(kind: str | None, config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     """Return the n-gram memories of a family that has this kind; none if the config does not switch them on."""
     readers = {"qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt}
-    return () if kind is None else readers[kind](config, vocab_size, n_embd)
+    return () if kind is None else tuple(readers[kind](config, vocab_size, n_embd))
 
 
 def splitmix64(value: int) -> int:
@@ -50,10 +50,10 @@ def splitmix64(value: int) -> int:
     return value ^ value >> 31
 
 
-def _qwen4(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _qwen4(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[NgramSpec]:
     layers = sorted(set(_integers(config, "ple_layer_ids")))
     if not layers:
-        return ()
+        return
     if layers[0] < 1:
         raise invalid("ple_layer_ids", layers, "layers numbered from 1")
     orders = _orders(config, ["ngram_size"], ["heads_per_ngram"], len(layers))
@@ -64,24 +64,20 @@ def _qwen4(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpe
         raise invalid("seed", seed, "an integer")
     stop = _first_index(config, vocab_size)
     primes = _primes(config, "ngram_vocab_size_base", heads, len(layers))
-    specs = []
     for index, (layer, moduli) in enumerate(zip(layers, primes, strict=True)):
         states = (seed + LAYER_PRIME * index + GOLDEN_GAMMA * (distance + 1) for distance in range(orders[-1]))
         drawn = [splitmix64(state & MASK64) % _bound(vocab_size) for state in states]
-        specs.append(
-            NgramSpec(
-                tensor_suffix=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1,
-                vocab_size=vocab_size, width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders,
-                moduli=moduli, multipliers=_odd(drawn, heads), mix="xor", fill_id=stop, stop_ids=(stop,),
-            )
+        yield NgramSpec(
+            tensor_suffix=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1,
+            vocab_size=vocab_size, width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders,
+            moduli=moduli, multipliers=_odd(drawn, heads), mix="xor", fill_id=stop, stop_ids=(stop,),
         )  # fmt: skip
-    return tuple(specs)
 
 
-def _engram(config: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
+def _engram(config: ConfigReader, vocab_size: int, _: int) -> Iterator[NgramSpec]:
     layers = _integers(config, "engram_layer_ids")
     if not layers:
-        return ()
+        return
     orders = _orders(config, ["engram_max_ngram_size"], ["engram_n_heads"], len(layers))
     heads = len(orders)
     sizes, compressed = _integers(config, "engram_num_embeddings"), config.size("engram_compressed_vocab_size")
@@ -91,26 +87,22 @@ def _engram(config: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
     pad = _check_inside(config.size("engram_pad_token_id", minimum=0), vocab_size, "engram_pad_token_id")
     image = config.index("image_token_id") if _has_vision(config) else None
     stop_ids, width = () if image is None else (image,), config.size("engram_head_dim")
-    specs = []
     for layer, rows, moduli in zip(layers, sizes, primes, strict=True):
         if sum(moduli) != rows:
             needed = f"its {heads} prime-sized hash heads have {sum(moduli):,}"
             raise ConfigError(f"the config's engram_num_embeddings has {rows:,} rows for layer {layer}, but {needed}")
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, _bound(compressed), orders[-1], np.int64)
-        specs.append(
-            NgramSpec(
-                tensor_suffix=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width,
-                rows=rows, orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor",
-                fill_id=pad, stop_ids=stop_ids, stop_ids_are_hashed=False, compressed_vocab_size=compressed,
-            )
+        yield NgramSpec(
+            tensor_suffix=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width,
+            rows=rows, orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor",
+            fill_id=pad, stop_ids=stop_ids, stop_ids_are_hashed=False, compressed_vocab_size=compressed,
         )  # fmt: skip
-    return tuple(specs)
 
 
-def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[NgramSpec]:
     ratio = config.optional_number("ngram_vocab_size_ratio", "oe_vocab_size_ratio")
     if ratio is None:
-        return ()
+        return
     orders = _orders(config, ["emb_neighbor_num", "oe_neighbor_num"], ["emb_split_num", "oe_split_num"])
     largest, rows = orders[-1], ratio * vocab_size
     if not 1 <= rows <= MAX_FIELD_SIZE:
@@ -119,17 +111,15 @@ def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
     if vocab_size * moduli[-1] * largest >= 2**63:  # below, it does not matter that sglang reduces every product
         raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} modulo {moduli[-1]:,} does not fit in 64 bits")
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
-    return (
-        NgramSpec(
-            tensor_suffix="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli),
-            moduli=moduli, width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
-            mix="sum", fill_id=0, stop_ids=(_first_index(config, vocab_size),), added="projected_mean",
-            tensor_per_head=True,
-        ),
+    yield NgramSpec(
+        tensor_suffix="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli),
+        moduli=moduli, width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
+        mix="sum", fill_id=0, stop_ids=(_first_index(config, vocab_size),), added="projected_mean",
+        tensor_per_head=True,
     )  # fmt: skip
 
 
-def _blt(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _blt(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[NgramSpec]:
     functions, rows = config.size("encoder_hash_byte_group_nb_functions"), config.size("encoder_hash_byte_group_vocab")
     sizes = _integers(config, "encoder_hash_byte_group_size")
     if not sizes or functions * len(sizes) > MAX_HEADS or not all(1 <= size <= MAX_ORDER for size in sizes):
@@ -137,15 +127,11 @@ def _blt(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec,
         raise ConfigError(f"the config has {given}; expected at most {MAX_HEADS:,} hash heads of 1..{MAX_ORDER} bytes")
     bases = [BLT_BASES[function % len(BLT_BASES)] for function in range(functions)]
     heads = [(base, size) for base in bases for size in sizes]
-    return (
-        NgramSpec(
-            tensor_suffix="encoder_hash_tok_embedding", layer=None, vocab_size=vocab_size, width=n_embd, added="sum",
-            rows=rows * len(heads), orders=tuple(size for _, size in heads), moduli=(rows,) * len(heads), mix="sum",
-            multipliers=tuple(
-                tuple(_signed(pow(base, size - 1 - back, 2**64)) for back in range(size)) for base, size in heads
-            ),
-            fill_id=0, padding_stops=False,
-        ),
+    powers = (tuple(_signed(pow(base, size - 1 - back, 2**64)) for back in range(size)) for base, size in heads)
+    yield NgramSpec(
+        tensor_suffix="encoder_hash_tok_embedding", layer=None, vocab_size=vocab_size, width=n_embd, added="sum",
+        rows=rows * len(heads), orders=tuple(size for _, size in heads), moduli=(rows,) * len(heads), mix="sum",
+        multipliers=tuple(powers), fill_id=0, padding_stops=False,
     )  # fmt: skip
 
 

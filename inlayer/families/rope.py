@@ -19,10 +19,10 @@ from inlayer.errors import ConfigError
 from inlayer.families import rope_scaling_settings as rope_scaling
 from inlayer.families.config_reader import ConfigReader, invalid, short_repr
 from inlayer.families.family import Family
-from inlayer.families.rope_scaling_settings import RopeScaling, RopeScalingSettings
+from inlayer.families.rope_scaling_settings import RopeScaling
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
 
-Method = TypeVar("Method", bound=RopeScalingSettings)
+Method = TypeVar("Method", bound=RopeScaling)
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from inlayer.errors import ConfigError
 
@@ -18,7 +18,7 @@ MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quoti
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeScalingSettings:
+class RopeScaling:
     """A method for contexts longer than in training. Settings must be in a range; optional ones are not checked."""
 
     kind: ClassVar[str]
@@ -36,7 +36,7 @@ class RopeScalingSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearScaling(RopeScalingSettings):
+class LinearScaling(RopeScaling):
     """Linear scaling: every position is divided by `factor`.
 
     Args:
@@ -55,7 +55,7 @@ class LinearScaling(RopeScalingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicNTKScaling(RopeScalingSettings):
+class DynamicNTKScaling(RopeScaling):
     """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`.
 
     Args:
@@ -76,7 +76,7 @@ class DynamicNTKScaling(RopeScalingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class YarnScaling(RopeScalingSettings):
+class YarnScaling(RopeScaling):
     """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between.
 
     Args:
@@ -122,7 +122,7 @@ class YarnScaling(RopeScalingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Llama3Scaling(RopeScalingSettings):
+class Llama3Scaling(RopeScaling):
     """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended.
 
     Args:
@@ -149,7 +149,7 @@ class Llama3Scaling(RopeScalingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongRopeScaling(RopeScalingSettings):
+class LongRopeScaling(RopeScaling):
     """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it.
 
     Args:
@@ -188,7 +188,7 @@ class LongRopeScaling(RopeScalingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProportionalScaling(RopeScalingSettings):
+class ProportionalScaling(RopeScaling):
     """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head; the others do not."""
 
     kind = "proportional"
@@ -198,19 +198,8 @@ class ProportionalScaling(RopeScalingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTKAlphaScaling(RopeScalingSettings):
+class NTKAlphaScaling(RopeScaling):
     """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), for texts of any length."""
 
     kind = "dynamic"
     alpha: float
-
-
-RopeScaling: TypeAlias = (
-    LinearScaling
-    | DynamicNTKScaling
-    | YarnScaling
-    | Llama3Scaling
-    | LongRopeScaling
-    | ProportionalScaling
-    | NTKAlphaScaling
-)

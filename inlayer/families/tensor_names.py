@@ -86,8 +86,8 @@ SMEAR_GATES = ("smear_gate.weight", "model.smear_gate.weight")
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
-# The matrices of an adapter, as PEFT and GGUF name them; none of them is a table or a head.
-LORA = re.compile(r"(^|\.)lora_(embedding_)?[ab](?![a-z])", re.IGNORECASE)
+# The tensors of an adapter, as PEFT, GGUF, and kohya name them; none of them is a table or a head.
+ADAPTER = re.compile(r"(?i)(^|\.)(lora_((embedding_)?[ab]|up|down)(?![a-z])|(?P<prompt>prompt_embeddings)(\.|$))")
 # The module of a head under a different name: `foo.unembed`, `foo.to_logits`, or ModernBERT's `decoder`.
 _OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax|cls|decoder)(_|$)|head$")
 # Classes of models with a head, as `architectures` in a config names them.
@@ -154,7 +154,7 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
 
 def choose_head(names: Iterable[str], has_table_size: Callable[[str], bool]) -> str | None:
     """Choose a head with an unusual name: `module.lm_head.weight` in a wrapped model, or an output of table size."""
-    outer = [name for name in names if not OTHER_MODULES.search(name) and not LORA.search(name)]
+    outer = [name for name in names if not OTHER_MODULES.search(name) and not ADAPTER.search(name)]
     candidates = [name for name in outer if name.endswith(HEAD_ENDS)]
     candidates = candidates or [name for name in outer if looks_like_head(name) and has_table_size(name)]
     return min(candidates, key=lambda name: (len(name), name), default=None)
@@ -175,7 +175,7 @@ def table_candidates(
     """
     tables = (None, "token", "head")  # not one of positions, n-grams, or values, whose names end like a table's
     flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not OTHER_MODULES.search(name)}
-    flat = {name: shape for name, shape in flat.items() if table_role(name) in tables and not LORA.search(name)}
+    flat = {name: shape for name, shape in flat.items() if table_role(name) in tables and not ADAPTER.search(name)}
     heads = [name for name in flat if name.endswith(HEAD_ENDS)]
     others = [name for name in flat if name not in heads]
     likely = [name for name in others if name.endswith(TABLE_ENDS) and not looks_like_head(name)]

@@ -36,6 +36,7 @@ from inlayer.inspection.scan import RowStatistics, is_out_of_scale, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.tables import StoredTable
 
+FOR_PYTHON = re.compile(r"\. For another model, build its layer with [^)]*\)")  # in the error of an unknown model type
 MAY_BE_MEANT = "; the model type is unknown, so this may be intended"
 LEARNED_POSITIONS, RELATIVE_TABLE = "position_embedding.weight", "relative positions"
 MAX_CANDIDATES = 16  # if there are more, all tensors were listed because none has a table's name
@@ -87,7 +88,8 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     """Yield contradictions between the table and the config."""
     reported, is_unknown = "", is_unknown_type(model)
     if model.config is not None and model.spec is None:
-        reported = shorten(str(model.spec_error), 600)
+        reason = str(model.spec_error).replace("inlayer.families.FAMILIES", "docs/families.md")
+        reported = shorten(FOR_PYTHON.sub("", reason), 600)
         code = "unknown-model-type" if is_unknown else "invalid-config"
         outside = re.search(r"_token_id (\d+) is outside its table", reported)
         if outside is None or int(outside[1]) < facts.rows:  # otherwise reported as special-id-out-of-range

@@ -75,13 +75,7 @@ class ScannedRows:
         return usable > 2 and usable - int(self.duplicates.sum()) == 1
 
     def findings_for(
-        self,
-        severity: Severity,
-        code: str,
-        message: str,
-        flags: Flags,
-        values: Numbers | None = None,
-        advice: str = "",
+        self, severity: Severity, code: str, message: str, flags: Flags, values: Numbers | None = None, advice: str = ""
     ) -> Iterator[Finding]:
         """Yield a finding about the flagged rows; nothing if no row is flagged.
 
@@ -190,7 +184,8 @@ def _zero_findings(rows: ScannedRows) -> Iterator[Finding]:
 
 
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
-    undertrained, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
+    undertrained, norms = rows.undertrained, rows.statistics.norms
+    ordinary = int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
     found, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
     severity: Severity = "note"
     advice = ""
@@ -208,9 +203,7 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     verdict = "looks undertrained: its embedding resembles" if found == 1 else several
     message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
     message += "tokens that text never produces"
-    yield from rows.findings_for(
-        severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice
-    )
+    yield from rows.findings_for(severity, "undertrained-tokens", message, undertrained.rows, norms, advice)
 
 
 def has_many_undertrained(rows: ScannedRows) -> bool:

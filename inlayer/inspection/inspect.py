@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError, MissingFileError
@@ -24,27 +22,13 @@ from inlayer.families.config_reader import text_config, tie_flags
 from inlayer.files import join_names
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.check_rows import ScannedRows, row_facts
-from inlayer.inspection.check_tokens import TokenKind, TokenKinds, classify_ids
+from inlayer.inspection.check_tokens import TokenKind, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
-from inlayer.inspection.report import MIN_REFERENCES, Report
-from inlayer.inspection.scan import (
-    Ids,
-    RowStatistics,
-    check_scannable,
-    mean_direction,
-    near_zero_share,
-    sample_ids,
-    scan_rows,
-)
-from inlayer.inspection.undertrained import MIN_COSINE, reference_rows
+from inlayer.inspection.report import Report
+from inlayer.inspection.scan import check_scannable, near_zero_share, sample_ids
+from inlayer.inspection.undertrained import check_references, scan_with_references
 from inlayer.render.progress_bar import Progress, no_progress
-from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
-
-MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
-MAX_SAMPLED = 512  # rows whose value distribution is measured
-TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
-MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
 
 
 def inspect(
@@ -97,7 +81,7 @@ def inspect(
     ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
     vocabulary = check_tokens.vocabulary_facts(tokens, rows.statistics, roles, table.config_vocab_size)
     reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
-    values = row_facts(rows, scanned.padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
+    values = row_facts(rows, scanned.padding_id, near_zero_share(model.table, reached))
     findings = [
         *check_layer.table_findings(model, table),
         *check_layer.layer_findings(model, positions, rows.statistics.rms, quick=quick),
@@ -151,10 +135,8 @@ def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Prog
     padding_id = model.spec.padding_idx if model.spec is not None else min(padding_ids, default=None)
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids.add(tokenizer.pad_id)
-    tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
-    if _look_resized(model.table, tokens):
-        tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
-    scan = _scan_table(model.table, tokens, ids, partial(_part_of, progress, 0, total))
+    tokens = check_references(model.table, classify_ids(tokenizer, rows, ids, roles, padding_ids))
+    scan = scan_with_references(model.table, tokens, ids, partial(_part_of, progress, 0, total))
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, partial(_part_of, progress, n_rows, total), skip=was_stopped)
     scanned = ScannedRows(scan, tokens.truncate(len(scan.ids)))
@@ -203,39 +185,6 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
         severity: Severity = "warning" if isinstance(error, MissingFileError) else "error"
         message = f"the tokenizer cannot be opened: {shorten(str(error), 300)}"
         return None, [Finding(severity, "tokenizer-unreadable", message)]
-
-
-def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress) -> RowStatistics:
-    """Scan the table, comparing every row with the mean direction of the reference tokens.
-
-    If text can produce almost every token, special tokens with equal rows serve as references: they are found in a
-    first pass and compared in a second.
-    """
-    unreached = tokens.ids[tokens.has_kind(*tokens.reference_kinds)]
-    scan = scan_rows(table, ids, mean_direction(table, _spread(unreached, MAX_REFERENCES)), progress)
-    if len(scan.ids) < len(tokens.ids):  # reading was stopped
-        return scan
-    references = tokens.ids[reference_rows(scan, tokens)]
-    if len(unreached) < MIN_REFERENCES <= len(references):
-        scan = scan_rows(table, ids, mean_direction(table, _spread(references, MAX_REFERENCES)), progress)
-    return scan
-
-
-def _look_resized(table: StoredTable, tokens: TokenKinds) -> bool:
-    """Return whether rows without a token differ from the other references, because a later resize added them."""
-    old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
-    if min(len(old), len(new)) < MIN_REFERENCES:
-        return False
-    direction = mean_direction(table, _spread(old, MAX_SAMPLED))
-    old_rows, new_rows = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
-    norm, new_norm = np.median(old_rows.norms), np.median(new_rows.norms)
-    apart = direction is not None and np.median(old_rows.cosines) >= MIN_COSINE > np.median(new_rows.cosines)  # type: ignore
-    return bool(apart) or not norm / MAX_RATIO <= new_norm <= norm * MAX_RATIO
-
-
-def _spread(ids: Ids, max_count: int) -> Ids:
-    """Choose at most `max_count` of the ids, evenly spaced."""
-    return ids[:: max(1, -(-len(ids) // max_count))]
 
 
 def _part_of(progress: Progress, before: int, total: int, done: int, _: int) -> object:

@@ -192,12 +192,10 @@ class RowFacts:
         """Why undertrained rows cannot be recognized, or None if they can."""
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None
+        if not self.reference_rows:
+            return "no reference tokens"
         if self.reference_rows < MIN_REFERENCES:
-            return (
-                f"only {pluralize(self.reference_rows, 'reference token')}"
-                if self.reference_rows
-                else "no reference tokens"
-            )
+            return f"only {pluralize(self.reference_rows, 'reference token')}"
         return "reference tokens look like ordinary ones"
 
 
@@ -313,9 +311,7 @@ class Report:
         if code not in ADVICE:
             codes = ", ".join(dict.fromkeys(finding.code for finding in self.findings)) or "none"
             raise InputError(f"unknown finding code {quote(code)}; the codes in this report are: {codes}")
-        return tuple(
-            sorted({token_id for finding in self.findings if finding.code == code for token_id in finding.ids})
-        )
+        return tuple(sorted(set[int]().union(*(finding.ids for finding in self.findings if finding.code == code))))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain JSON values.

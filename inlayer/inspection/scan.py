@@ -32,12 +32,10 @@ Numbers = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float32]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
-RUNS, RUN_LENGTH = (
-    32,
-    32,
-)  # of rows in a sample; consecutive rows need only one read, even in a remote file
+RUNS, RUN_LENGTH = 32, 32  # of rows in a sample; consecutive rows need only one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
 MIN_SAMPLE = 2**12  # fewest values that show a distribution
+MAX_SAMPLED = 512  # rows whose value distribution is measured
 SCALE_RATIO = 100.0  # maximum ratio between the scales of two tables
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
@@ -117,6 +115,11 @@ def sample_ids(rows: int, others: Iterable[int] = ()) -> Ids:
     return np.union1d((starts[:, None] + np.arange(RUN_LENGTH)).reshape(-1), np.array(others, np.int64))
 
 
+def spread(ids: Ids, max_count: int) -> Ids:
+    """Choose at most `max_count` of the ids, evenly spaced."""
+    return ids[:: max(1, -(-len(ids) // max_count))]
+
+
 def scan_rows(
     table: StoredTable,
     ids: Ids | None = None,
@@ -167,10 +170,11 @@ def mean_direction(table: StoredTable, ids: Ids) -> Vector | None:
 def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
     """Return the share of values below a tenth of their row's root mean square: about 8% for a normal distribution.
 
-    None if there are too few values to tell.
+    Only some of these rows are read. None if there are too few values to tell.
     """
     limit = 0.1 / math.sqrt(table.embedding_dim)
-    near_zero = np.array([row for units in _unit_vectors(table, ids) for row in np.abs(units) < limit])
+    sampled = _unit_vectors(table, spread(ids, MAX_SAMPLED))
+    near_zero = np.array([row for units in sampled for row in np.abs(units) < limit])
     return float(near_zero.mean()) if near_zero.size >= MIN_SAMPLE else None
 
 

@@ -19,13 +19,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, shorten
-from inlayer.inspection.report import (
-    NgramMemoryFacts,
-    OtherTableFacts,
-    Report,
-    RotaryTypeFacts,
-    SpecialToken,
-)
+from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, Report, RotaryTypeFacts, SpecialToken
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import pluralize
 

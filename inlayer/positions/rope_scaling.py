@@ -42,6 +42,7 @@ def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, leng
     if isinstance(scaling, settings.NTKAlphaScaling):
         _check_ntk(dim)
         return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
+    assert isinstance(scaling, settings.LongRopeScaling)
     factor = scaling.cos_sin_factor
     if scaling.mscales:
         factor = scaling.mscales[int(length > scaling.original_max_position_embeddings)]

@@ -101,7 +101,6 @@ class Tokenizer(ABC):
         """
         return [token.id for token in self._explain(text, add_special_tokens, parse_special, False)[0]]
 
-    @abstractmethod
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
@@ -123,6 +122,7 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.encode_batch(["I love dogs", "Hi"]).counts.tolist()
             [4, 2]
         """
+        return self._encode_texts(check_texts(texts), add_special_tokens, parse_special)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode ids to text.
@@ -292,6 +292,10 @@ class Tokenizer(ABC):
 
     # -- hooks --
 
+    @abstractmethod
+    def _encode_texts(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        """Check and encode many texts."""
+
     def _normalize(self, text: str) -> str:
         """Return a text as the vocabulary spells it: lowercase, for example, or without accents."""
         return text
@@ -313,11 +317,9 @@ class Tokenizer(ABC):
         if isinstance(ids, (str, bytes)):
             raise DtypeError(f"ids is {type_name(ids)}; decode takes ids, encode takes text")
         valid: list[int] = check_id_array(flat_int64(ids, "ids"), self._id_limit).tolist()
-        for position, token_id in enumerate(valid):
-            if not self._has_token(token_id):
-                raise IdRangeError(
-                    f"id {token_id} at position {position} is not a token: the ids of {self!r} have a gap"
-                )
+        gap = next((position for position, token_id in enumerate(valid) if not self._has_token(token_id)), None)
+        if gap is not None:
+            raise IdRangeError(f"id {valid[gap]} at position {gap} is not a token: the ids of {self!r} have a gap")
         skipped = self.special_ids if skip_special_tokens else ()
         return [token_id for token_id in valid if token_id not in skipped]
 
@@ -392,6 +394,5 @@ def check_texts(texts: object) -> list[str]:
     items = texts if isinstance(texts, list) else list(texts)
     if not {*map(type, items)} <= {str}:  # four times as fast as the loop
         for index, text in enumerate(items):
-            if not isinstance(text, str):
-                check_text(text, f"text {index}")  # raises
+            check_text(text, f"text {index}")
     return items

@@ -17,7 +17,7 @@ import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError, type_name
 from inlayer.ragged import Ragged, ragged_from_counts
-from inlayer.tokenizers.base import Analysis, PreTokens, Token, Tokenizer, check_text, check_texts
+from inlayer.tokenizers.base import Analysis, PreTokens, Token, Tokenizer, check_text
 from inlayer.tokenizers.offsets import byte_offsets
 
 
@@ -36,10 +36,8 @@ class ByteTokenizer(Tokenizer):
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         return list(check_text(text).encode())
 
-    def encode_batch(
-        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
-    ) -> Ragged:
-        encoded = [check_text(text, f"text {index}").encode() for index, text in enumerate(check_texts(texts))]
+    def _encode_texts(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        encoded = [check_text(text, f"text {index}").encode() for index, text in enumerate(texts)]
         return ragged_from_counts(np.frombuffer(b"".join(encoded), np.uint8), np.array([*map(len, encoded)], np.int64))
 
     def _bytes_of(self, token_id: int) -> bytes:
@@ -106,10 +104,8 @@ class WordTokenizer(Tokenizer):
         """
         return cls(dict.fromkeys(check_text(text).split()), unk=unk)
 
-    def encode_batch(
-        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
-    ) -> Ragged:
-        named = ((text, f"text {index}") for index, text in enumerate(check_texts(texts)))
+    def _encode_texts(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        named = ((text, f"text {index}") for index, text in enumerate(texts))
         return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in named)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:

@@ -16,7 +16,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -267,12 +267,14 @@ TEKKEN_PATTERN = (
 GPT_2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 DEEPSEEK_CJK_PATTERN = "[一-龥\u0800-一가-\ud7ff]+"
-DEEPSEEK_PUNCTUATION_PATTERN = r"\s?[!-/:-~！-／：-～‘-‟　-。]+"
 DEEPSEEK_LETTERS = (
     r"A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ"
     r"-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰"
     r"-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
+DEEPSEEK_LLM_PATTERNS = (
+    "[\r\n]", rf"\s?[{DEEPSEEK_LETTERS}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", DEEPSEEK_CJK_PATTERN,
+)  # fmt: skip
 # With literal line breaks, as in the original: gigatoken recognizes a pattern by its exact text.
 DEEPSEEK_V3_PATTERN = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^LINE\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[LINE]*|"""
@@ -280,47 +282,42 @@ DEEPSEEK_V3_PATTERN = (
 ).replace("LINE", "\r\n")
 
 
-class PreTokenizer:
-    """The pre-tokenizer that a name in `pre` stands for: steps, or patterns, each match of which is a pre-token."""
+class PreTokenizer(NamedTuple):
+    """What a name in `pre` stands for."""
 
-    def __init__(
-        self,
-        *steps: Step | str,
-        last: Step | str = BYTE_LEVEL,
-        normalizer: Step | None = None,
-        ignore_merges: bool = False,
-        add_bos: bool = False,
-    ) -> None:
-        self.steps = [
-            {"type": "Split", "pattern": {"Regex": step}, "behavior": "Isolated", "invert": False}
-            if isinstance(step, str) else step
-            for step in (*steps, last)
-        ]  # fmt: skip
-        self.normalizer = normalizer
-        self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, regardless of its merges
-        self.add_bos = add_bos  # unless the file sets add_bos_token
+    steps: list[Step]
+    normalizer: Step | None = None
+    ignore_merges: bool = False  # a pre-token in the vocabulary is one token, regardless of its merges
+    add_bos: bool = False  # unless the file sets add_bos_token
+
+
+def steps(*parts: Step | str, last: Step | str = BYTE_LEVEL) -> list[Step]:
+    """Return the steps of a pre-tokenizer, given as steps, or as patterns, each match of which is a pre-token."""
+    return [
+        {"type": "Split", "pattern": {"Regex": part}, "behavior": "Isolated", "invert": False}
+        if isinstance(part, str) else part
+        for part in (*parts, last)
+    ]  # fmt: skip
 
 
 PRE_TOKENIZERS_BY_NAMES = {  # "default", or no name, means what llama.cpp does in that case
-    " default": PreTokenizer(r"[\p{P}\$\+<=>\^~\|]+", GPT_2_PATTERN, r"\p{N}+", "[0-9][0-9][0-9]"),
-    "bloom poro-chat": PreTokenizer(BLOOM_PATTERN),
-    "chatglm-bpe glm4": PreTokenizer(LLAMA_3, ignore_merges=True),
-    "command-r": PreTokenizer(DIGITS, last=BYTE_LEVEL_GPT_2, normalizer=NFC),
-    "dbrx smaug-bpe": PreTokenizer(LLAMA_3),
-    "deepseek-coder": PreTokenizer("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK_PATTERN, DIGITS),
-    "deepseek-llm": PreTokenizer(
-        "[\r\n]", rf"\s?[{DEEPSEEK_LETTERS}]+", DEEPSEEK_PUNCTUATION_PATTERN, r"\s+$", DEEPSEEK_CJK_PATTERN, DIGITS
-    ),
-    "deepseek-r1-qwen qwen2": PreTokenizer(QWEN_2_PATTERN, normalizer=NFC),
-    "deepseek-v3": PreTokenizer(r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK_V3_PATTERN),
-    "falcon": PreTokenizer(PUNCTUATION, BYTE_LEVEL_GPT_2, DIGIT_RUNS, last="[0-9][0-9][0-9]"),
-    "gpt-2 phi-2 roberta-bpe": PreTokenizer(last=BYTE_LEVEL_GPT_2),
-    "gpt-4o": PreTokenizer(O200K),
-    "kimi-k2": PreTokenizer(KIMI, ignore_merges=True),
-    "llama-bpe llama-v3 llama3": PreTokenizer(LLAMA_3, ignore_merges=True, add_bos=True),
-    "mpt olmo": PreTokenizer(last=BYTE_LEVEL_GPT_2, normalizer=NFC),
-    "qwen35": PreTokenizer(QWEN_35_PATTERN, normalizer=NFC),
-    "refact smollm starcoder": PreTokenizer(DIGITS, last=BYTE_LEVEL_GPT_2),
-    "tekken": PreTokenizer(TEKKEN_PATTERN, ignore_merges=True, add_bos=True),
+    " default": PreTokenizer(steps(r"[\p{P}\$\+<=>\^~\|]+", GPT_2_PATTERN, r"\p{N}+", "[0-9][0-9][0-9]")),
+    "bloom poro-chat": PreTokenizer(steps(BLOOM_PATTERN)),
+    "chatglm-bpe glm4": PreTokenizer(steps(LLAMA_3), ignore_merges=True),
+    "command-r": PreTokenizer(steps(DIGITS, last=BYTE_LEVEL_GPT_2), normalizer=NFC),
+    "dbrx smaug-bpe": PreTokenizer(steps(LLAMA_3)),
+    "deepseek-coder": PreTokenizer(steps("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK_PATTERN, DIGITS)),
+    "deepseek-llm": PreTokenizer(steps(*DEEPSEEK_LLM_PATTERNS, DIGITS)),
+    "deepseek-r1-qwen qwen2": PreTokenizer(steps(QWEN_2_PATTERN), normalizer=NFC),
+    "deepseek-v3": PreTokenizer(steps(r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK_V3_PATTERN)),
+    "falcon": PreTokenizer(steps(PUNCTUATION, BYTE_LEVEL_GPT_2, DIGIT_RUNS, last="[0-9][0-9][0-9]")),
+    "gpt-2 phi-2 roberta-bpe": PreTokenizer(steps(last=BYTE_LEVEL_GPT_2)),
+    "gpt-4o": PreTokenizer(steps(O200K)),
+    "kimi-k2": PreTokenizer(steps(KIMI), ignore_merges=True),
+    "llama-bpe llama-v3 llama3": PreTokenizer(steps(LLAMA_3), ignore_merges=True, add_bos=True),
+    "mpt olmo": PreTokenizer(steps(last=BYTE_LEVEL_GPT_2), normalizer=NFC),
+    "qwen35": PreTokenizer(steps(QWEN_35_PATTERN), normalizer=NFC),
+    "refact smollm starcoder": PreTokenizer(steps(DIGITS, last=BYTE_LEVEL_GPT_2)),
+    "tekken": PreTokenizer(steps(TEKKEN_PATTERN), ignore_merges=True, add_bos=True),
 }
 PRE_TOKENIZERS = {name: known for names, known in PRE_TOKENIZERS_BY_NAMES.items() for name in names.split(" ")}

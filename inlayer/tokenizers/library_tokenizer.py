@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from threading import RLock
 from typing import Any, TypeVar
 
 from inlayer.ragged import Ragged, with_special_tokens
-from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_text, check_texts
+from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -75,26 +75,22 @@ class LibraryTokenizer(Tokenizer):
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         check_text(text)
         if len(text) >= LONG_TEXT:
-            batch = self.encode_batch([text], add_special_tokens=add_special_tokens, parse_special=parse_special)
-            ids: list[int] = batch.flat.tolist()
+            ids: list[int] = self._encode_texts([text], add_special_tokens, parse_special).flat.tolist()
             return ids
         with library_errors(f"{self._source} cannot encode this text"):
             return self._encode_one(text, add_special_tokens, parse_special)
 
-    def encode_batch(
-        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
-    ) -> Ragged:
-        items = check_texts(texts)
-        excluded = {*texts_with_unstable_characters(items)}  # raises for lone surrogates
+    def _encode_texts(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        excluded = {*texts_with_unstable_characters(texts)}  # raises for lone surrogates
         with self._lock:
             fast = self._fast_path
         with library_errors(f"{self._source} cannot encode these texts"):
             if fast is None:
-                return self._encode_exactly(items, add_special_tokens, parse_special)
+                return self._encode_exactly(texts, add_special_tokens, parse_special)
             if not parse_special:  # gigatoken always parses special tokens, so texts without any are the same
-                excluded |= {index for index, text in enumerate(items) if self._special_pattern.search(text)}
+                excluded |= {index for index, text in enumerate(texts) if self._special_pattern.search(text)}
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
-            batch = encode_with_both(items, fast, exact, sorted(excluded))
+            batch = encode_with_both(texts, fast, exact, sorted(excluded))
         return with_special_tokens(batch, *self._special_tokens_around) if add_special_tokens else batch
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:

@@ -30,11 +30,7 @@ def byte_offsets(text: str, offsets: Offsets) -> Offsets:
 
 
 def tokens_from_offsets(
-    source: bytes,
-    ids: Sequence[int],
-    offsets: Offsets,
-    own: Sequence[bytes],
-    special_ids: frozenset[int],
+    source: bytes, ids: Sequence[int], offsets: Offsets, own: Sequence[bytes], special_ids: frozenset[int]
 ) -> list[Token]:
     """Build one token per id; `offsets` are byte offsets in `source`, `own` the bytes of each token by itself."""
     spans: list[tuple[int, int]] = []

@@ -118,11 +118,11 @@ class TiktokenTokenizer(LibraryTokenizer):
             return None
         (path, scheme), special_tokens = self._fast_source, dict(self.special_tokens)
         exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
-        return open_fast_path(
-            lambda gigatoken: gigatoken.Tokenizer.from_tiktoken(str(path), scheme, special_tokens),
-            exact,
-            list(special_tokens),
-        )
+
+        def make(gigatoken: Any) -> Any:
+            return gigatoken.Tokenizer.from_tiktoken(str(path), scheme, special_tokens)
+
+        return open_fast_path(make, exact, list(special_tokens))
 
     def _has_token(self, token_id: int) -> bool:
         return token_id in self._tokens

@@ -316,14 +316,23 @@ def test_adapter_folder_names_its_base_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["q.lora_A.weight", "base_model.lm_head.lora_B.default.weight", "emb.lora_embedding_A"]
+    ("name", "kind"),
+    [
+        ("q.lora_A.weight", "LoRA"),
+        ("base_model.lm_head.lora_B.default.weight", "LoRA"),
+        ("emb.lora_embedding_A", "LoRA"),
+        ("lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", "LoRA"),  # kohya
+        ("lora_te_text_model_encoder_layers_0_mlp_fc1.lora_up.weight", "LoRA"),
+        ("prompt_embeddings", "prompt-tuning"),
+        ("base_model.prompt_embeddings.weight", "prompt-tuning"),
+    ],
 )
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_model.bin"])
-def test_adapter_of_a_single_tensor_is_not_a_table(tmp_path: Path, name: str, file: str) -> None:
+def test_adapter_of_a_single_tensor_is_not_a_table(tmp_path: Path, name: str, kind: str, file: str) -> None:
     save = save_file if file.endswith("safetensors") else torch.save
     save({name: torch.zeros(8, 4)}, tmp_path / file)
     for source in (tmp_path, tmp_path / file):
-        with pytest.raises(CheckpointError, match="its tensors are those of a LoRA adapter; open its base model"):
+        with pytest.raises(CheckpointError, match=f"its tensors are those of a {kind} adapter; open its base model"):
             inlayer.load(source)
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     with pytest.raises(CheckpointError, match=r"it is an adapter \(LORA\), .* open its base model$"):

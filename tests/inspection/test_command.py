@@ -172,7 +172,7 @@ def test_interrupt_exits_with_130(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["inlayer.inspection.inspect"], "scan_rows", interrupt)
+    monkeypatch.setattr("inlayer.inspection.undertrained.scan_rows", interrupt)
     assert run([str(folder)], capfd, monkeypatch) == (130, "", "")
 
 

@@ -126,6 +126,15 @@ def test_a_config_without_a_model_type_is_not_called_missing(tmp_path: Path, mod
     assert dict(report_facts(inspect(tmp_path)))["table"].startswith("unknown model type: 640 x 64")
 
 
+@pytest.mark.parametrize("model_type", [{"model_type": "a-new-family"}, {"model_type": None}])
+def test_the_note_about_an_unknown_type_also_fits_the_command_line(tmp_path: Path, model_type: dict[str, Any]) -> None:
+    save_file({"foo.embed.weight": torch.randn(640, 64)}, tmp_path / "model.safetensors")
+    write_json(tmp_path / "config.json", model_type | {"vocab_size": 640})
+    [note] = [finding for finding in inspect(tmp_path).findings if finding.code == "unknown-model-type"]
+    assert "docs/families.md" in note.message
+    assert "inlayer." not in note.message
+
+
 def tie_of_unknown_family(folder: Path, outer: dict[str, Any], inner: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the line about the head, and what was not checked about ties."""
     tensors = {"foo.embed.weight": torch.randn(640, 64), "vocab_proj.weight": torch.randn(640, 64)}
