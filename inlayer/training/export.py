@@ -154,7 +154,7 @@ def rename(config: DecoderConfig, name: str, tensor: Tensor) -> dict[str, Tensor
     if len(targets) > 1:
         keys = config.kv_heads * config.head_dim
         rows = {"attention.qkv": [config.n_embd, keys, keys], "feed_forward.up": [config.hidden_width] * 2}
-        parts = tensor.split(rows[module])
+        parts = torch.split(tensor, rows[module])
     elif config.architecture == "gpt" and in_block and tensor.dim() == 2:
         parts = (tensor.T,)
     return {f"{prefix}{target}.{kind}": part.contiguous() for target, part in zip(targets, parts, strict=True)}

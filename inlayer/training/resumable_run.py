@@ -280,14 +280,16 @@ class Run:
         else:
             self.progress.note(summary)
         if config.validation_fraction and held_out < width:
-            # At most half of the text can be held out, and nothing of a text that is only one segment.
-            can_hold_out_more = held_out and tokens.train.size + held_out >= 2 * width
-            more = "hold out more of it (--validation-fraction), " if can_hold_out_more else ""
-            self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text ({config.validation_fraction:g} of all) has "
-                f"{pluralize(held_out, 'token')}, but a sequence has {width:,}; use more text, {more}or shorten the "
-                "sequences (--block-size)"
-            )
+            problem = f"the text is too short to hold out {config.validation_fraction:g} of it; use more text"
+            if held_out:
+                # At most half of the text can be held out.
+                can_hold_out_more = tokens.train.size + held_out >= 2 * width
+                more = "hold out more of it (--validation-fraction), " if can_hold_out_more else ""
+                problem = (
+                    f"the held-out text ({config.validation_fraction:g} of all) has {pluralize(held_out, 'token')}, "
+                    f"but a sequence has {width:,}; use more text, {more}or shorten the sequences (--block-size)"
+                )
+            self.alerts.raised["validation"] = f"no validation loss: {problem}"
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
 

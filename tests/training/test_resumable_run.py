@@ -380,6 +380,16 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
         Run.create(replace(config, out=str(tmp_path / "exact"), vocab_size=4096)).train()
 
 
+def test_text_of_one_segment_is_not_validated(tmp_path: Path) -> None:
+    text, recorder = write_text(tmp_path / "short.txt", 10), WarningRecorder()
+    assert text.stat().st_size < 1024
+    report = inlayer.train(make_config(text, tmp_path / "out", steps=2), progress=recorder)
+    assert report is not None
+    assert report.validation_loss is None
+    message = "no validation loss: the text is too short to hold out 0.05 of it; use more text"
+    assert list(report.warnings) == recorder.warnings == [message]
+
+
 def test_defaults_fit_a_small_text(tmp_path: Path) -> None:
     """Block size and steps come from the text; a resumed run keeps them, or gets more steps."""
     text, recorder, out = write_text(tmp_path / "short.txt", 20), WarningRecorder(), tmp_path / "out"
