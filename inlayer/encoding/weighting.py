@@ -224,14 +224,9 @@ class Weighting:
 
 
 def fit_ids(
-    model: Model,
-    id_batches: list[Ragged],
-    *,
-    sif: float | int = 1e-3,
-    components: int = 0,
-    whiten: bool = False,
+    model: Model, id_batches: list[Ragged], *, sif: float | int = 1e-3, components: int = 0, whiten: bool = False,
     dim: int | None = None,
-) -> Weighting:
+) -> Weighting:  # fmt: skip
     """Fit a weighting on texts that are already tokenized, with the checked settings of `Weighting.fit`."""
     texts, width = sum(map(len, id_batches)), model.table.embedding_dim
     counts = np.bincount(concatenate_batches(id_batches).flat, minlength=model.table.num_embeddings)
