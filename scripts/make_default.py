@@ -38,11 +38,11 @@ from inlayer.tokenizers import Tokenizer
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens, validation_batches
-from inlayer.training.export import TABLE, load_decoder, save_decoder
+from inlayer.training.export import TABLE, save_decoder, without_scales
 from inlayer.training.parallel import ProcessGroup
 from inlayer.training.resumable_run import END, PADDING, Run, TrainingProgress
 from inlayer.training.run_paths import is_run
-from inlayer.training.state import load_state, save_state
+from inlayer.training.state import load_state, model_tensors, save_state
 from inlayer.training.trainer import Trainer
 
 VOCAB_SIZE = 6144
@@ -101,10 +101,10 @@ def make(
     make_tokenizer(text, tokenizer, vocab_size)
     files = (str(text.resolve()),)
     run = train(replace(config, out=str(work / "trained"), files=files, tokenizer=str(tokenizer.resolve())))
-    made = shrink(load_decoder(run.folder), ROW_DIVISOR).bfloat16()
+    made = shrink(trained(run), ROW_DIVISOR).bfloat16()
     reader = open_tokenizer(tokenizer)
     save_decoder(made, out, tokenizer=tokenizer, eos_id=reader.special_tokens[END])
-    metrics = measure(run, load_decoder(out).float(), reader, evals)
+    metrics = measure(run, made.float(), reader, evals)
     write_json(out / "metrics.json", metrics)
     return metrics
 
@@ -193,6 +193,16 @@ class ValidationLines(TrainingProgress):
             print(f"step {metrics['step']}, {losses}", flush=True)
 
 
+def trained(run: Run) -> Decoder:
+    """The decoder of the last state, with its scales multiplied in."""
+    state = load_state(run.inner)
+    assert state is not None
+    config = run.decoder_config(run.open_tokenizer(), open_tokens(run.inner / "tokens"))
+    made = Decoder(replace(config, input_scale=1.0, output_scale=1.0), device="meta")
+    made.load_state_dict(without_scales(config, model_tensors(state.tensors)), assign=True)
+    return made
+
+
 def shrink(decoder: Decoder, by: float) -> Decoder:
     """An equivalent tied llama with rows divided by `by`; block outputs and the norms' epsilon shrink along."""
     config = replace(decoder.config, norm_eps=decoder.config.norm_eps / by**2)
@@ -212,7 +222,7 @@ def shrink(decoder: Decoder, by: float) -> Decoder:
 def measure(run: Run, made: Decoder, tokenizer: Tokenizer, evals: Path | None) -> dict[str, Any]:
     """Losses before training, after it and after rounding, and the word similarities of the table."""
     tokens, counts = open_tokens(run.inner / "tokens"), untrained(run).decoder
-    losses = {"untrained": counts, "trained": load_decoder(run.folder), "rounded": made}
+    losses = {"untrained": counts, "trained": trained(run), "rounded": made}
     metrics: dict[str, Any] = {
         "tokens": {"train": tokens.train.size, "validation": tokens.validation.size},
         "tokens_seen": int(run.metrics[-1]["tokens"]),

@@ -15,7 +15,6 @@ from inlayer.families import describe
 from inlayer.geometry.projection import load_cached, table_fingerprint
 from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
-from inlayer.training.export import load_decoder
 from scripts import make_default
 from tests.training.texts import write_text
 
@@ -120,25 +119,16 @@ def test_related_words_are_closer_than_chance(store, table):
 @torch.no_grad()
 def test_language_model_prefers_english(store):
     """English has a lower loss than the same tokens shuffled, and those a lower one than random tokens."""
-    tokenizer, decoder = store.open_tokenizer(), load_decoder(FOLDER).float().eval()
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
+    tokenizer = store.open_tokenizer()
     text = "".join(f" {line}\n" for line in ("I don't know what you want me to do.", "It was the best day of my life."))
     ids = torch.tensor([tokenizer.encode(text)])
     shuffled = ids[:, torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(0))]
-    random_ids = torch.randint(
-        256, decoder.config.vocab_size - 2, ids.shape, generator=torch.Generator().manual_seed(0)
-    )
-    losses = [float(decoder.loss(given[:, :-1], given[:, 1:])) for given in (ids, shuffled, random_ids)]
+    random_ids = torch.randint(256, model.config.vocab_size - 2, ids.shape, generator=torch.Generator().manual_seed(0))
+    losses = [float(model(given, labels=given).loss) for given in (ids, shuffled, random_ids)]
     assert losses[0] < metrics()["loss"]["frequencies"] - 2
     assert losses[0] + 1 < losses[1] < losses[2]
-
-
-@torch.no_grad()
-def test_logits_match_transformers(store):
-    transformers = pytest.importorskip("transformers")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    ids = torch.tensor([store.open_tokenizer().encode(" Once upon a time there was a king")])
-    ours = load_decoder(FOLDER).float().eval().logits(ids)
-    torch.testing.assert_close(ours, theirs(ids).logits, rtol=1e-4, atol=1e-4)
 
 
 # ---- its README

@@ -185,19 +185,19 @@ def _summary(out: str, rows: int, columns: str, files: int, skipped: int, empty:
 
 def _fit_sif(model: Model, reader: Reader) -> Weighting:
     """Fit smooth inverse frequency to the first texts of the input, without those that the model cannot encode."""
-    from inlayer.encoding.encode import EncodeSettings
-    from inlayer.encoding.resumable_job import embed_rows
-    from inlayer.encoding.weighting import Weighting
+    from inlayer.encoding.resumable_job import tokenize_rows
+    from inlayer.encoding.weighting import fit_ids
+    from inlayer.ragged import Ragged
 
     if "-" in reader.sources:
         raise InputError("--weights sif reads the input twice, so it cannot be standard input; save it to a file first")
-    texts, characters, encoder = list[str](), 0, model.encoder()
+    id_batches, characters, encoder = list[Ragged](), 0, model.encoder()
     for rows in reader.without_reports():
-        texts += embed_rows(encoder, EncodeSettings().validated(encoder.width), rows, lambda *_: None)[0].texts
+        id_batches.append(tokenize_rows(encoder, rows, lambda *_: None)[1])
         characters += sum(map(len, rows.texts))
         if characters >= SIF_CHARACTERS:
             break
-    return Weighting.fit(model, texts, components=0)
+    return fit_ids(model, id_batches)
 
 
 def _note_files(unknown_files: list[Path], reader: Reader) -> None:

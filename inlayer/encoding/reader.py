@@ -28,7 +28,7 @@ from typing import Any
 from inlayer.encoding.columns import TextRows
 from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, blocks
 from inlayer.encoding.source_files import PACKED, file_kind
-from inlayer.errors import InlayerError, InputError, MissingExtraError
+from inlayer.errors import InlayerError, InputError, needs_package
 from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
 from inlayer.render.numbers import pluralize
 from inlayer.tokenizers.base import check_text
@@ -47,10 +47,8 @@ CSV_PROBLEMS = {  # part of a csv.Error's message -> the problem and its fix
 
 def import_pyarrow(feature: str) -> Any:
     """Import pyarrow, or raise an error that names the feature that needs it."""
-    try:
+    with needs_package(feature, "pyarrow", "'inlayer[embed]'", "pyarrow"):
         import pyarrow
-    except ImportError:
-        raise MissingExtraError(f"{feature} needs pyarrow: pip install 'inlayer[embed]'") from None
     return pyarrow
 
 

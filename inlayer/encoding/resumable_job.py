@@ -28,6 +28,7 @@ from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.reader import VECTORS, Reader
 from inlayer.errors import InputError
 from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, sync, write_atomic
+from inlayer.ragged import Ragged
 
 PART_BYTES = 2**26  # size of the vectors in one part
 PART_NAME = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
@@ -54,8 +55,14 @@ def embed_rows(
     """Return rows and their vectors; report rows that conflict with the types or that the model cannot encode."""
     if types is not None:
         rows = types.fitting(rows)
+    rows, ids = tokenize_rows(encoder, rows, on_bad_row)
+    return rows, encoder.pooled(ids, settings)
+
+
+def tokenize_rows(encoder: Encoder, rows: TextRows, on_bad_row: Callable[[str, str], None]) -> tuple[TextRows, Ragged]:
+    """Return rows and the ids of their texts; report rows that the model cannot encode."""
     try:
-        return rows, encoder.pooled(encoder.ids(rows.texts), settings)
+        return rows, encoder.ids(rows.texts)
     except TEXT_ERRORS:
         kept = []
         for index, text in enumerate(rows.texts):
@@ -65,7 +72,7 @@ def embed_rows(
             except TEXT_ERRORS as error:  # noqa: PERF203
                 on_bad_row(rows.location(index), str(error))
         rows = rows.take(kept)
-        return rows, encoder.pooled(encoder.ids(rows.texts), settings)
+        return rows, encoder.ids(rows.texts)
 
 
 class EmbedJob:

@@ -75,6 +75,5 @@ def find_sources(arguments: list[str]) -> tuple[list[Path | str], list[Path]]:
 def _matches(pattern: str) -> list[Path]:
     names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  # absolute and relative patterns alike
     files = [path for path in map(Path, names) if path.is_file()]
-    return list({file.resolve(): file for file in reversed(files)}.values())[
-        ::-1
-    ]  # a link may point back to its own folder
+    # A link may point back to its own folder.
+    return list({file.resolve(): file for file in reversed(files)}.values())[::-1]

@@ -112,28 +112,7 @@ class Weighting:
                 raise InputError(f"dim is {dim}; it requires whiten=True and must be at most {width}")
         encoder = Encoder(model)
         id_batches = [encoder.ids(batch) for batch in batches(texts)]
-        counts = np.bincount(concatenate_batches(id_batches).flat, minlength=model.table.num_embeddings)
-        if not counts.any():
-            raise InputError(
-                f"none of the given texts ({len(texts):,}) has tokens; pass texts similar to those you want to encode"
-            )
-        weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
-        scale = weights if model.token_weights is None else weights * model.token_weights
-        mean, moment = _moments(RowPooler(model.table, scale), id_batches)
-        matrix, shift = np.eye(width), np.zeros(width)
-        if components:
-            common = np.linalg.eigh(moment)[1][:, -components:]
-            matrix -= common @ common.T
-        if whiten:
-            shift = mean
-            values, vectors = np.linalg.eigh(matrix @ (moment - np.outer(mean, mean)) @ matrix)
-            selected = np.flatnonzero(values > MIN_VARIANCE * values[-1])[::-1][:dim]
-            if selected.size == 0:
-                raise InputError("the texts all have the same vector; whitening needs texts that differ")
-            matrix = matrix @ (vectors[:, selected] / np.sqrt(values[selected]))
-        settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": len(texts)}
-        stored = [np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)]
-        return cls(stored[0], stored[1], stored[2], settings)
+        return fit_ids(model, id_batches, sif=sif, components=components, whiten=whiten, dim=dim)
 
     @property
     def width(self) -> int:
@@ -242,6 +221,37 @@ class Weighting:
 
     def __repr__(self) -> str:
         return f"Weighting({len(self.token_weights):,} tokens, {len(self.mean)} -> {self.width}, {self.settings})"
+
+
+def fit_ids(
+    model: Model, id_batches: list[Ragged], *, sif: float | int = 1e-3, components: int = 0, whiten: bool = False,
+    dim: int | None = None,
+) -> Weighting:  # fmt: skip
+    """Fit a weighting on texts that are already tokenized, with the checked settings of `Weighting.fit`."""
+    texts, width = sum(map(len, id_batches)), model.table.embedding_dim
+    counts = np.bincount(concatenate_batches(id_batches).flat, minlength=model.table.num_embeddings)
+    if not counts.any():
+        raise InputError(
+            f"none of the given texts ({texts:,}) has tokens; pass texts similar to those you want to encode"
+        )
+    weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
+    matrix, shift = np.eye(width), np.zeros(width)
+    if components or whiten:
+        scale = weights if model.token_weights is None else weights * model.token_weights
+        mean, moment = _moments(RowPooler(model.table, scale), id_batches)
+    if components:
+        common = np.linalg.eigh(moment)[1][:, -components:]
+        matrix -= common @ common.T
+    if whiten:
+        shift = mean
+        values, vectors = np.linalg.eigh(matrix @ (moment - np.outer(mean, mean)) @ matrix)
+        selected = np.flatnonzero(values > MIN_VARIANCE * values[-1])[::-1][:dim]
+        if selected.size == 0:
+            raise InputError("the texts all have the same vector; whitening needs texts that differ")
+        matrix = matrix @ (vectors[:, selected] / np.sqrt(values[selected]))
+    settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": texts}
+    stored = [np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)]
+    return Weighting(stored[0], stored[1], stored[2], settings)
 
 
 def parse_settings(metadata: str | bytes | None) -> dict[str, Any]:

@@ -106,9 +106,8 @@ class ScaledTable(Table):
 class AttachedHead(Head):
     """Head inside a transformers model. The model applies its soft cap and scales; here, only `loss` does."""
 
-    model_table: nn.Module | None = (
-        None  # the table of the same model, tied or untied; it is not registered as a child module
-    )
+    # The table of the same model, tied or untied; it is not registered as a child module.
+    model_table: nn.Module | None = None
     _keeps_zero = True
     _loss_error: str | None = None
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
-from inlayer.errors import InputError, ShapeError
+from inlayer.errors import ShapeError
 from inlayer.head import Head
 from inlayer.positions import apply_rotary
 from inlayer.tensors import check_ids
@@ -194,14 +194,6 @@ class Decoder(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B T_out"]:
         """Append `n` sampled ids, each given the last `block_size` ids. Temperature 0 takes the most likely id."""
-        ids = check_ids(ids, "ids")
-        if ids.dim() != 2 or ids.shape[1] == 0:
-            raise ShapeError(f"ids have shape {tuple(ids.shape)}; expected (batch, tokens) with at least one token")
-        if n < 0 or not 0 <= temperature < math.inf or (top_k is not None and top_k < 1):
-            raise InputError(
-                f"n is {n}, temperature is {temperature}, and top_k is {top_k}; n and temperature must not be "
-                "negative, and top_k must be at least 1"
-            )
         was_training = self.training
         self.eval()
         try:

@@ -31,7 +31,6 @@ from torch.optim import Optimizer
 
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
 from inlayer.sharding import MESH, is_sharded, own_rows, rows_per_process
-from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
 from inlayer.training.optimizer import CoupledAdamW, zero_moments
 
@@ -147,8 +146,6 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
 
     Create the optimizer afterwards, and call the decoder in all processes. A group of one changes nothing.
     """
-    if mode not in PARALLEL_MODES:
-        raise InputError(f"parallel is {mode!r}; choose one of {', '.join(PARALLEL_MODES)}")
     if group.size == 1:
         return decoder
     if mode == "data" and group.device == CPU and not hasattr(torch.cpu.Stream, "record_event"):  # FSDP2 needs it
@@ -193,17 +190,6 @@ def shard_rows(module: nn.Module, mesh: Any) -> None:
 
 
 # ---- one step
-
-
-def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
-    """Return this process's rows of a batch: every n-th row, or all rows in "vocab" mode."""
-    if mode == "vocab" or group.size == 1:
-        return batch
-    if len(batch) < group.size:
-        raise InputError(
-            f"a batch of {len(batch)} is too small for {group.size} processes; each process needs at least one sequence"
-        )
-    return batch[group.rank :: group.size]
 
 
 @torch.no_grad()

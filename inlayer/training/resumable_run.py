@@ -48,7 +48,7 @@ from inlayer.training.export import save_decoder, tokenizer_files
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
 from inlayer.training.parallel import ProcessGroup
 from inlayer.training.run_paths import CONFIG, check_new_run, open_run, with_absolute_paths
-from inlayer.training.state import State, load_state, save_state
+from inlayer.training.state import State, load_state, model_tensors, save_state
 from inlayer.training.trainer import Trainer
 
 METRICS = "metrics.jsonl"
@@ -280,15 +280,16 @@ class Run:
         else:
             self.progress.note(summary)
         if config.validation_fraction and held_out < width:
-            # At most half of the text can be held out.
-            more = ""
-            if tokens.train.size + held_out >= 2 * width:
-                more = "hold out more of it (--validation-fraction), "
-            self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text ({config.validation_fraction:g} of all) has "
-                f"{pluralize(held_out, 'token')}, but a sequence has {width:,}; use more text, {more}or shorten the "
-                "sequences (--block-size)"
-            )
+            problem = f"the text is too short to hold out {config.validation_fraction:g} of it; use more text"
+            if held_out:
+                # At most half of the text can be held out.
+                can_hold_out_more = tokens.train.size + held_out >= 2 * width
+                more = "hold out more of it (--validation-fraction), " if can_hold_out_more else ""
+                problem = (
+                    f"the held-out text ({config.validation_fraction:g} of all) has {pluralize(held_out, 'token')}, "
+                    f"but a sequence has {width:,}; use more text, {more}or shorten the sequences (--block-size)"
+                )
+            self.alerts.raised["validation"] = f"no validation loss: {problem}"
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
 
@@ -361,6 +362,6 @@ class Run:
             self.folder,
             tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
             eos_id=tokenizer.special_tokens.get(END),
-            state={name.removeprefix("model."): state[name] for name in state if name.startswith("model.")},
+            state=model_tensors(state),
             facts=training_facts | {"input_scale": trainer.decoder.config.input_scale},
         )

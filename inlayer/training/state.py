@@ -73,6 +73,11 @@ def load_state(folder: Path) -> State | None:
         ) from error
 
 
+def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the decoder's weights in a state, under its own names."""
+    return {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file atomically."""
     with atomic_path(path) as new:

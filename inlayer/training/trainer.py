@@ -33,7 +33,6 @@ from inlayer.training.parallel import (
     full_state,
     full_tensor,
     load_full_state,
-    local_batch,
     shard,
 )
 
@@ -47,9 +46,8 @@ class Trainer:
         self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.config, self.step, self.group = config, 0, group
-        self.batch_parts = (
-            group.size if config.parallel == "data" else 1
-        )  # the batch is split into this many parts, one per process
+        self.batch_parts = group.size if config.parallel == "data" else 1  # each process takes one
+        self.batch_part = group.rank % self.batch_parts
         if config.batch_size % (self.batch_parts * config.gradient_accumulation_steps):
             raise ConfigError(
                 f"batch_size {config.batch_size} cannot be split evenly over {self.batch_parts} processes with "
@@ -135,10 +133,10 @@ class Trainer:
     def _backward(self, windows: Tensor, step: int) -> float:
         """Accumulate the gradients of the mean loss over all tokens of the step, and return that mean."""
         if self.decoder.config.dropout:
-            rank = self.group.rank if self.batch_parts > 1 else 0  # processes with the same tokens drop the same values
-            seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, rank))
+            # Processes with the same tokens drop the same values.
+            seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, self.batch_part))
             torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
-        local = local_batch(windows, self.config.parallel, self.group).to(self.group.device)
+        local = windows[self.batch_part :: self.batch_parts].to(self.group.device)
         count = windows[:, 1:].numel()
         weight = self.batch_parts / count  # FSDP averages gradients over processes
         total = 0.0

@@ -27,6 +27,7 @@ from tokenizers.normalizers import Replace
 import inlayer
 from inlayer.encoding import lines, outputs, resumable_job
 from inlayer.encoding import reader as reader_module
+from inlayer.encoding.encode import Encoder
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
 TIMEOUT = 300
@@ -619,6 +620,13 @@ def test_weights_can_be_fitted_to_the_input(run, tmp_path, kind):
     search = ["search", texts[7], "--in", f"v{kind}", "--json", "-k", "1"]
     row = json.loads(run(*search, *["--weights", "sif"] * (kind == ".npy"))[1])["rows"][0]
     assert (row["row"], row["score"]) == (7, pytest.approx(1, abs=1e-6))
+
+
+def test_texts_are_tokenized_once_to_fit_the_weights(run, tmp_path, monkeypatch):
+    texts, tokenized, all_ids = write_lines(tmp_path, 20), [], Encoder.all_ids
+    monkeypatch.setattr(Encoder, "all_ids", lambda self, batch: tokenized.extend(batch) or all_ids(self, batch))
+    assert run("embed", "lines.txt", "--weights", "sif", "--out", "v.npy")[0] == 0
+    assert tokenized == texts + texts  # the second time for the vectors
 
 
 # ---- search

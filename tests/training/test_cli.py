@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.training.export import load_decoder
 from inlayer.training.resumable_run import Run
 from tests.training.launcher import Launcher
 from tests.training.texts import write_text
@@ -148,9 +148,11 @@ def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> No
         "files": (str(text),), "threads": 1, "tie": False,
     }  # fmt: skip
     assert {name: getattr(config, name) for name in expected} == expected
-    decoder = load_decoder(out).config
-    assert (decoder.architecture, decoder.positions, decoder.tie, decoder.dropout) == ("gpt", "sinusoidal", False, 0.1)
-    assert (decoder.n_embd, decoder.n_layer, decoder.n_head, decoder.n_inner, decoder.block_size) == (16, 1, 2, 24, 8)
+    saved = json.loads((out / "config.json").read_text())
+    expected = {"model_type": "gpt2", "tie_word_embeddings": False, "attn_pdrop": 0.1, "n_embd": 16, "n_layer": 1}
+    expected |= {"n_head": 2, "n_inner": 24, "n_positions": 8}
+    assert {name: saved[name] for name in expected} == expected
+    assert saved["inlayer"]["positions"] == "sinusoidal"
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from inlayer.errors import ConfigError, IdRangeError, InputError, PositionRangeError, ShapeError
+from inlayer.errors import ConfigError, IdRangeError, PositionRangeError, ShapeError
 from inlayer.training.decoder import Decoder
 from tests.training.models import VOCABULARY, make_config, make_decoder, make_ids
 
@@ -273,14 +273,3 @@ def test_sampling_follows_the_probabilities() -> None:
     shares = torch.stack([(drawn == candidate).float().mean() for candidate in best.indices])
     assert shares.sum() == 1
     torch.testing.assert_close(shares, best.values.softmax(0).detach(), rtol=0, atol=0.03)
-
-
-@pytest.mark.parametrize("wrong", [{"n": -1}, {"temperature": -0.1}, {"temperature": math.nan}, {"top_k": 0}])
-def test_bad_arguments_of_generate(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="must not be negative"):
-        make_decoder("gpt").generate(make_ids(), **{"n": 1, **wrong})
-
-
-def test_generate_needs_a_token() -> None:
-    with pytest.raises(ShapeError, match="at least one token"):
-        make_decoder("gpt").generate(make_ids(tokens=0), 1)

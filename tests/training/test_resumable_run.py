@@ -21,13 +21,13 @@ from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.files import locked
 from inlayer.inspection import inspect
 from inlayer.training.config import TrainConfig
+from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import open_tokens
-from inlayer.training.export import load_decoder
 from inlayer.training.lr_schedule import learning_rate_at
 from inlayer.training.metrics import from_line
 from inlayer.training.parallel import ProcessGroup, choose_device, process_group
 from inlayer.training.resumable_run import DivergedError, Run, TrainingProgress
-from inlayer.training.state import load_state
+from inlayer.training.state import load_state, model_tensors
 from inlayer.training.train import prompt_ids
 from tests.training.texts import write_text
 
@@ -52,6 +52,15 @@ def read_metrics(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
+def trained_decoder(run: Run) -> Decoder:
+    """The decoder in the run's last state, in its own names and with its scales."""
+    state = load_state(run.inner)
+    assert state is not None
+    decoder = Decoder(run.decoder_config(run.open_tokenizer(), open_tokens(run.inner / "tokens")), seed=1)
+    decoder.load_state_dict(model_tensors(state.tensors))
+    return decoder.eval()
+
+
 # ---- the saved model
 
 CASES: dict[str, dict[str, Any]] = {
@@ -65,7 +74,7 @@ def test_transformers_and_inlayer_open_the_model(case: str, text: Path, tmp_path
     out = tmp_path / "out"
     run = Run.create(make_config(text, out, **CASES[case]))
     assert run.train()
-    decoder = load_decoder(out).eval()
+    decoder = trained_decoder(run)
     # The saved state gives the same model, through other code.
     assert Run.open(str(out)).train()
     assert [line["loss"] for line in read_metrics(out)] == [line["loss"] for line in run.metrics]
@@ -179,7 +188,7 @@ def test_existing_tokenizer_is_copied(kind: str, text: Path, tmp_path: Path) -> 
     path = folder if kind == "folder" else folder / "tokenizer.json"
     assert Run.create(make_config(text, out, tokenizer=str(path), steps=2)).train()
     assert (out / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
-    assert load_decoder(out).config.vocab_size == inlayer.open_tokenizer(folder).get_vocab_size()
+    assert inlayer.load(out).table.num_embeddings == inlayer.open_tokenizer(folder).get_vocab_size()
     (folder / "tokenizer.json").unlink()  # the run has its own copy
     assert Run.open(str(out)).train()
 
@@ -195,7 +204,7 @@ def test_trained_tokenizer_has_padding_and_end_of_text(text: Path, tmp_path: Pat
     ids = [*tokens.train.tolist(), *tokens.validation.tolist()]
     assert ids.count(end) == 1  # between the two files
     assert padding not in ids
-    assert not load_decoder(out).embeddings.token_embedding.weight[padding].any()
+    assert not inlayer.load(out).table.rows([padding]).any()
 
 
 def test_end_of_text_that_is_also_padding_is_trained(text: Path, tmp_path: Path) -> None:
@@ -361,7 +370,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2, validation_fraction=0.005)
     report = inlayer.train(config, progress=recorder)
     assert report is not None
-    assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
+    assert report.model["vocab_size"] == inlayer.load(tmp_path / "out").table.num_embeddings < 1000
     size, (validation,) = report.model["vocab_size"], report.warnings
     assert recorder.notes[0] == f"the vocabulary has {size:,} ids, because the text is too small for 4,096"
     assert validation.startswith("no validation loss: the held-out text (0.005 of all) has ")
@@ -369,6 +378,16 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     assert report.validation_loss is None
     with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):
         Run.create(replace(config, out=str(tmp_path / "exact"), vocab_size=4096)).train()
+
+
+def test_text_of_one_segment_is_not_validated(tmp_path: Path) -> None:
+    text, recorder = write_text(tmp_path / "short.txt", 10), WarningRecorder()
+    assert text.stat().st_size < 1024
+    report = inlayer.train(make_config(text, tmp_path / "out", steps=2), progress=recorder)
+    assert report is not None
+    assert report.validation_loss is None
+    message = "no validation loss: the text is too short to hold out 0.05 of it; use more text"
+    assert list(report.warnings) == recorder.warnings == [message]
 
 
 def test_defaults_fit_a_small_text(tmp_path: Path) -> None:
@@ -383,7 +402,7 @@ def test_defaults_fit_a_small_text(tmp_path: Path) -> None:
     assert 16 < block_size < 64 == inlayer.TrainConfig(preset="toy").resolved()["block_size"]
     assert steps == max(50, 20 * tokens.train.size // (8 * block_size)) < 600
     assert (report.settings["block_size"], report.settings["steps"]) == (block_size, steps)
-    assert load_decoder(out).config.block_size == block_size
+    assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == block_size
     assert recorder.notes == [
         f"{steps} steps read the text about {round(steps * 8 * block_size / tokens.train.size)} times"
     ]
