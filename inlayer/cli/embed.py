@@ -15,19 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from inlayer.cli.app import (
-    ModelOption,
-    app,
-    console,
-    examples,
-    open_model,
-    print_json,
-    print_note,
-    print_stderr_note,
-    print_table,
-    short_text,
-)
+from inlayer.cli.app import INTERRUPTED, ModelOption, app, examples, open_model
 from inlayer.cli.inputs import check_argument
+from inlayer.cli.output import console, print_json, print_note, print_stderr_note, print_table, short_text
 from inlayer.errors import InputError
 from inlayer.files import check_path, format_path, join_names, printable, quote
 from inlayer.render.numbers import pluralize
@@ -222,7 +212,7 @@ def _run_job(job: EmbedJob) -> int:
         command = shlex.join(["inlayer", *sys.argv[1:]])
         advice = "pass the same standard input to" if "-" in job.reader.sources else "run"
         sys.stderr.write(f"interrupted; to resume, {advice}: {command}\n" if job.parts() else "interrupted\n")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Iterator[tuple[list[str], Any]]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, open_model, print_json, print_note, print_table
+from inlayer.cli.app import Json, Source, app, examples, open_model
+from inlayer.cli.output import console, print_json, print_note, print_table
 from inlayer.errors import MissingFileError
 from inlayer.files import check_path, format_path
 from inlayer.render.progress_bar import progress_bar

@@ -17,7 +17,8 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Source, app, console, examples, open_model, output_file, print_json
+from inlayer.cli.app import INTERRUPTED, Source, app, examples, open_model, output_file
+from inlayer.cli.output import console, print_json
 from inlayer.errors import InputError
 from inlayer.files import format_path, write_output
 from inlayer.render.numbers import format_duration
@@ -34,7 +35,6 @@ INSPECT_EXAMPLES = examples(
 )
 MEASURE_SECONDS = 1.0  # seconds of reading before the rest is estimated
 LONG_SECONDS = 10.0  # seconds that are worth announcing
-INTERRUPTED = 130
 
 
 @app.command(epilog=INSPECT_EXAMPLES)

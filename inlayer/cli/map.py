@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, open_model, output_file, print_json, token_text
+from inlayer.cli.app import INTERRUPTED, Json, Source, app, examples, open_model, output_file
+from inlayer.cli.output import console, print_json, print_note, token_text
 from inlayer.files import format_path, write_output
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
 MAX_NAMED = 8  # omitted rows that are listed
-INTERRUPTED = 130
 MAP_EXAMPLES = examples(
     "inlayer map",
     "inlayer map --html map.html --png map.png",
@@ -124,4 +124,4 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
     console().print("\n".join(lines))
     sys.stdout.writelines(f"wrote {format_path(name)}\n" for name in written)
     if not written:
-        console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
+        print_note("Add --html FILE for an interactive page, or --png FILE for a picture.")

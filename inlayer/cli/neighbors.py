@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import (
-    MAX_TOKEN,
-    Json,
-    ModelOption,
-    app,
-    console,
-    examples,
-    open_model,
-    print_demo_note,
-    print_json,
-    print_note,
-    print_table,
-    short_text,
-    token_text,
-)
+from inlayer.cli.app import Json, ModelOption, app, examples, open_model
+from inlayer.cli.output import console, print_demo_note, print_json, print_note, print_table, short_text, token_text
 from inlayer.errors import InputError
 from inlayer.files import printable
 from inlayer.render.progress_bar import progress_bar
@@ -78,20 +65,16 @@ def neighbors(
     as_json: Json = False,
 ) -> None:
     """Find the tokens nearest to a word, text, or token by cosine similarity (exact search)."""
-    if (query is None) == (token_id is None):
+    wanted = query if token_id is None else token_id
+    if wanted is None or (query is not None and token_id is not None):
         raise InputError("specify a word or a text, or --id with a token id, but not both")
-    opened, wanted, table = open_model(model), query if token_id is None else token_id, "head" if head else "input"
+    opened = open_model(model)
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
         nearest = opened.neighbors(
-            wanted,
-            k,
-            table=table,
-            words_only=words_only,
-            script=script,
-            include_special=include_special,
-            progress=progress,
+            wanted, k, table="head" if head else "input", words_only=words_only, script=script,
+            include_special=include_special, progress=progress,
         )  # fmt: skip
     if as_json:
         print_json({"query": wanted, "neighbors": [neighbor._asdict() for neighbor in nearest]})
@@ -127,7 +110,7 @@ def analogy(
         return
     if not any(result):
         console().print(_nothing_found(words_only, None, opened.tokenizer is None))
-    a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
+    a, b, c = (short_text(word) for word in (first, second, third))
     print_neighbors(
         {
             f"{a} - {b} + {c}": result.answers,

@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import (
-    Json,
-    app,
-    examples,
-    open_model,
-    print_demo_note,
-    print_json,
-    print_stderr_note,
-    print_table,
-    short_text,
-)
+from inlayer.cli.app import Json, app, examples, open_model
 from inlayer.cli.embed import SHOWN_TEXT, SIF, SIF_FILE, Pool
 from inlayer.cli.inputs import check_argument
+from inlayer.cli.output import print_demo_note, print_json, print_stderr_note, print_table, short_text
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, quote
 from inlayer.render.progress_bar import progress_bar
@@ -107,8 +98,7 @@ def search(
         print_json({"query": query, "rows": results})
         return
     rows = [(f"{result['score']:.3f}", f"{result['row']:,}", _result_text(result)) for result in results]
-    columns = 3 if any(row[2] for row in rows) else 2
-    print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
+    print_table(("cosine", "row", "text"), rows, left={2})
     print_demo_note(opened.source, "embed the texts again with")
 
 

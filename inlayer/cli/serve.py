@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.app import app, examples
+from inlayer.cli.app import app, examples, open_model
 from inlayer.cli.inputs import check_page_texts
 from inlayer.files import base_name
 
@@ -91,13 +91,11 @@ def serve(
 @cache
 def open_models(sources: tuple[str, ...]) -> dict[str, Model]:
     """Open models and name each by the last part of its source, numbered if a name repeats."""
-    from inlayer.checkpoint import load
-
     models: dict[str, Model] = {}
     for source in sources:
         base = base_name(Path(source))
         names = (base if number == 1 else f"{base}-{number}" for number in count(1))
-        models[next(name for name in names if name not in models)] = load(source)
+        models[next(name for name in names if name not in models)] = open_model(source)
     return models
 
 

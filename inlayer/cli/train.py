@@ -23,7 +23,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from inlayer.cli.app import app, console, examples
+from inlayer.cli.app import INTERRUPTED, app, examples
+from inlayer.cli.output import console
 from inlayer.training.config import TrainConfig
 
 MAX_METAVAR = 11  # columns
@@ -86,7 +87,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     except KeyboardInterrupt as stopped:
         if str(stopped):
             sys.stderr.write(f"{stopped}\n")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     if report is None:  # another process of torchrun has the report
         sys.stderr.flush()  # os._exit would drop what is buffered
         os._exit(0)  # on a busy machine, gloo's threads can abort a process while its interpreter shuts down

@@ -19,8 +19,9 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import ModelOption, app, console, examples, open_model, output_file
+from inlayer.cli.app import ModelOption, app, examples, open_model, output_file
 from inlayer.cli.inputs import check_page_texts, parse_token_pair, read_texts, read_vectors
+from inlayer.cli.output import console
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import format_path, path_kind, write_output
 
