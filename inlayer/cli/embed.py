@@ -158,19 +158,20 @@ def embed(
     if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # may be a mistyped folder
         sys.stderr.write(f"{quote(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
-    facts = {"out": out, "rows": rows, "width": job.width, "files": files, "skipped": skipped}
-    facts["empty"] = reader.empty_texts
+    facts: dict[str, Any] = {
+        "out": out, "rows": rows, "width": job.width, "files": files, "skipped": skipped, "empty": reader.empty_texts,
+    }  # fmt: skip
     if as_json:
         print_json(facts)
     else:
-        console().print(_summary(out, rows, f"{job.width} {settings.dtype.name}", files, skipped, reader.empty_texts))
+        console().print(_summary(**facts, dtype=settings.dtype.name))
 
 
-def _summary(out: str, rows: int, columns: str, files: int, skipped: int, empty: int) -> str:
+def _summary(*, out: str, rows: int, width: int, files: int, skipped: int, empty: int, dtype: str) -> str:
     """Describe a written file in one line."""
     details = f" from {files:,} files" * (files > 1) + f", {pluralize(skipped, 'bad record')} skipped" * (skipped > 0)
     details += f", {pluralize(empty, 'empty text')} (all zeros)" * (empty > 0)
-    return f"{format_path(out)}: {rows:,} x {columns}{details}"
+    return f"{format_path(out)}: {rows:,} x {width} {dtype}{details}"
 
 
 def _fit_sif(model: Model, reader: Reader) -> Weighting:
@@ -202,12 +203,7 @@ def _note_files(unknown_files: list[Path], reader: Reader) -> None:
 def _run_job(job: EmbedJob) -> int:
     try:
         with progress_bar("embedding", "rows") as bar:
-
-            def progress(rows: int) -> None:
-                if bar is not None:
-                    bar(job.reader.bytes_read, job.reader.bytes_total or None, rows)
-
-            return job.run(progress)
+            return job.run(lambda rows: bar(job.reader.bytes_read, job.reader.bytes_total or None, rows))
     except KeyboardInterrupt:
         command = shlex.join(["inlayer", *sys.argv[1:]])
         advice = "pass the same standard input to" if "-" in job.reader.sources else "run"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from inlayer.geometry.projection import Distortion, TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
-SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
 MAX_NAMED = 8  # omitted rows that are listed
 MAP_EXAMPLES = examples(
     "inlayer map",
@@ -71,7 +70,7 @@ def map_(
         raise typer.Exit(INTERRUPTED) from None
     measure = partial(measure_distortion, model.table, projection.points)
     with progress_bar("measuring distortion") as progress:  # the number does not depend on which files are written
-        distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
+        distortion = projection.distortion or measure(progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
         if html is not None and projection.complete and is_small and projection.distortion is None:
             _, ids, preservation, *_ = measure(sample=10**9, progress=progress)  # the page colors every row

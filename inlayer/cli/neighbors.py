@@ -81,8 +81,10 @@ def neighbors(
         return
     if not nearest:
         console().print(_nothing_found(words_only, script, include_special or opened.tokenizer is None))
-    query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
-    print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
+    else:
+        query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
+        rows = [(token_text(found.text), str(found.id), f"{found.score:.3f}") for found in nearest]
+        print_table((f"nearest to {query_name}", "id", "cosine"), rows)
     _print_token_split(opened.vocabulary, [query] if query is not None else [])
     if nearest:
         print_demo_note(opened.source, "try")
@@ -108,16 +110,11 @@ def analogy(
         found = {name: [neighbor._asdict() for neighbor in neighbors] for name, neighbors in result._asdict().items()}
         print_json({"words": parts[::2]} | found)
         return
-    if not any(result):
-        console().print(_nothing_found(words_only, None, opened.tokenizer is None))
     a, b, c = (short_text(word) for word in (first, second, third))
-    print_neighbors(
-        {
-            f"{a} - {b} + {c}": result.answers,
-            f"{a} alone": result.nearest_to_first,
-            "inputs not excluded": result.with_inputs,
-        }
-    )
+    if any(result):
+        _print_side_by_side(dict(zip((f"{a} - {b} + {c}", f"{a} alone", "inputs not excluded"), result, strict=True)))
+    else:
+        console().print(_nothing_found(words_only))
     if result.answers and result.nearest_to_first:
         is_same = result.answers[0].id == result.nearest_to_first[0].id
         same = f"The first answer is also nearest to {a} alone: the arithmetic added nothing."
@@ -128,27 +125,23 @@ def analogy(
         print_demo_note(opened.source, "try")
 
 
-def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) -> None:
-    """Print lists of neighbors side by side, or in a narrow terminal one below another, with their cosines."""
+def _print_side_by_side(lists: dict[str, list[Neighbor]]) -> None:
+    """Print lists of neighbors with their cosines, in a narrow terminal one below another."""
     from inlayer.render.fitted_table import natural_width
 
-    cells = [
-        [(token_text(found.text), *[str(found.id)] * ids, f"{found.score:.3f}") for found in column]
-        for column in columns.values()
-    ]
-    width = 2 + ids
-    rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("",) * width)]
-    titles = list(chain(*((title, *["id"] * ids, "cosine") for title in columns)))
-    if len(columns) > 1 and natural_width(titles, rows) > console().width:
-        for number, (title, column) in enumerate(columns.items()):
-            if number:
-                console().print()
-            print_neighbors({title: column}, ids=ids)
-    elif rows:
-        print_table(titles, rows, left=range(0, len(titles), width))
+    columns = {title: [(token_text(one.text), f"{one.score:.3f}") for one in found] for title, found in lists.items()}
+    titles = [text for title in columns for text in (title, "cosine")]
+    rows = [[*chain(*row)] for row in zip_longest(*columns.values(), fillvalue=("", ""))]
+    if natural_width(titles, rows) <= console().width:
+        print_table(titles, rows, left=range(0, len(titles), 2))
+        return
+    for number, (title, column) in enumerate(columns.items()):
+        if number:
+            console().print()
+        print_table((title, "cosine"), column)
 
 
-def _nothing_found(words_only: bool, script: str | None, include_special: bool) -> str:
+def _nothing_found(words_only: bool, script: str | None = None, include_special: bool = False) -> str:
     if filters := ["--words-only"] * words_only + ([] if script is None else [f"--unicode-script {printable(script)}"]):
         return f"no other token matches {' '.join(filters)}"
     if include_special:
