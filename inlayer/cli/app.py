@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +16,8 @@ from inlayer.files import check_path, format_path, not_a_file, path_kind
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
+
+Function = TypeVar("Function", bound=Callable[..., None])
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -40,6 +45,24 @@ def root(
 def examples(*lines: str) -> str:
     """Return the end of a help text: example commands, and remarks preceded by a blank line."""
     return "\n".join(("Examples:", *(line if line.startswith(PROGRAMS) else f"\n{line}" for line in lines))) + "\n"
+
+
+def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
+    """Register a command, whose help ends with `lines`: examples and remarks.
+
+    The section Options of its docstring describes the options; those that commands share have their own description.
+    """
+
+    def register(function: Function) -> Function:
+        text, _, options = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
+        function.__annotations__ = inspect.get_annotations(function, eval_str=True)
+        for option, lines_of_option in re.findall(r"^    (\w+): (.+(?:\n     .+)*)", options, flags=re.MULTILINE):
+            described = re.sub(r" Default: (.+)\.$", r" \\[default: \1]", " ".join(lines_of_option.split()))
+            function.__annotations__[option].__metadata__[0].help = described
+        app.command(name, help=text, epilog=examples(*lines), **settings)(function)
+        return function
+
+    return register
 
 
 def _check_output(context: typer.Context, param: Any, name: str | None) -> str | None:

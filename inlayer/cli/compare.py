@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, app, examples, open_model, output_file
+from inlayer.cli.app import Json, command, open_model, output_file
 from inlayer.cli.output import console, print_json, print_table, token_text
 from inlayer.files import format_path, printable, write_output
 from inlayer.render.numbers import format_number
@@ -22,29 +22,27 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.geometry.compare import ModelComparison
 
-COMPARE_EXAMPLES = examples(
+
+@command(
     "inlayer compare default path/to/model",
     "inlayer compare default path/to/model --top 3 --json",
     "inlayer compare default path/to/model --html compare.html",
 )
-
-
-@app.command(epilog=COMPARE_EXAMPLES)
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL, or sample name.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The model to compare A with.")],
-    top: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=100_000,
-            help="Maximum number of moved and damaged rows to show (and of unshared tokens in the terminal).",
-        ),
-    ] = 10,
-    html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
+    a: Annotated[str, typer.Argument(metavar="A")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    top: Annotated[int, typer.Option(min=0, max=100_000)] = 10,
+    html: Annotated[str | None, output_file()] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the tables of two checkpoints: shared tokens, rows that moved, and overlapping neighborhoods."""
+    """Compare the tables of two checkpoints: shared tokens, rows that moved, and overlapping neighborhoods.
+
+    Options:
+        a: Model folder, file, hub id, URL, or sample name.
+        b: The model to compare A with.
+        top: Maximum number of moved and damaged rows to show (and of unshared tokens in the terminal).
+        html: Write a page with both maps side by side.
+    """
     models = open_model(a), open_model(b)
     from inlayer.geometry.compare import compare_page, compare_tables, match_models
 

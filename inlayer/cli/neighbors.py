@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, ModelOption, app, examples, open_model
+from inlayer.cli.app import Json, ModelOption, command, open_model
 from inlayer.cli.output import console, print_demo_note, print_json, print_note, print_table, short_text, token_text
 from inlayer.errors import InputError
 from inlayer.files import printable
@@ -24,47 +24,36 @@ if TYPE_CHECKING:
 Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tokens to show.")]
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
 WordsOnly = Annotated[bool, typer.Option("--words-only", help="Show only whole words.")]
-Script = Annotated[
-    str | None,
-    typer.Option(
-        "--unicode-script", metavar="NAME", help="Show only tokens in this script, such as Latin or Cyrillic."
-    ),
-]
-IncludeSpecial = Annotated[
-    bool, typer.Option("--include-special", help="Also show special tokens and rows without a token.")
-]
 
 MAX_PARTS = 12  # tokens of a word that are listed
 MAX_QUERY = 40  # columns
 
-NEIGHBORS_EXAMPLES = examples(
+
+@command(
     "inlayer neighbors seven",
     "inlayer neighbors king --model wordllama",
     'inlayer neighbors "New York" -k 20 --words-only',
     "inlayer neighbors --id 812 --json",
 )
-
-ANALOGY_EXAMPLES = examples(
-    "inlayer analogy king - man + woman",
-    "inlayer analogy Paris - France + Italy --words-only",
-)
-
-
-@app.command(epilog=NEIGHBORS_EXAMPLES)
 def neighbors(
-    query: Annotated[
-        str | None, typer.Argument(help="A word or phrase. If it has several tokens, the mean of their rows is used.")
-    ] = None,
-    token_id: Annotated[int | None, typer.Option("--id", min=0, help="A token id instead of a word.")] = None,
+    query: Annotated[str | None, typer.Argument()] = None,
+    token_id: Annotated[int | None, typer.Option("--id", min=0)] = None,
     model: ModelOption = None,
     k: Count = 10,
     head: Head = False,
     words_only: WordsOnly = False,
-    script: Script = None,
-    include_special: IncludeSpecial = False,
+    script: Annotated[str | None, typer.Option("--unicode-script", metavar="NAME")] = None,
+    include_special: Annotated[bool, typer.Option("--include-special")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the tokens nearest to a word, text, or token by cosine similarity (exact search)."""
+    """Find the tokens nearest to a word, text, or token by cosine similarity (exact search).
+
+    Options:
+        query: A word or phrase. If it has several tokens, the mean of their rows is used.
+        token_id: A token id instead of a word.
+        script: Show only tokens in this script, such as Latin or Cyrillic.
+        include_special: Also show special tokens and rows without a token.
+    """
     wanted = query if token_id is None else token_id
     if wanted is None or (query is not None and token_id is not None):
         raise InputError("specify a word or a text, or --id with a token id, but not both")
@@ -90,7 +79,11 @@ def neighbors(
         print_demo_note(opened.source, "try")
 
 
-@app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
+@command(
+    "inlayer analogy king - man + woman",
+    "inlayer analogy Paris - France + Italy --words-only",
+    context_settings={"ignore_unknown_options": True},
+)
 def analogy(
     words: Annotated[list[str], typer.Argument(metavar="A - B + C", help="A is to B as the answer is to C.")],
     model: ModelOption = None,
