@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
@@ -43,14 +44,7 @@ NEIGHBORS = 10
 MIN_COMPLETE = 200  # with as many words that are certainly complete, a picture labels no others
 MAX_CANDIDATES = 1000  # words, and parts of words, that a picture tries to label
 NO_KIND = "bytes, special tokens, rows without token"
-KINDS = {  # what tokens look like, and the colors of their points, as on a page (map_labels.js, map_canvas.css)
-    "words": "#1d7480",
-    "capitalized words": "#b4631a",
-    "parts of words": "#7a86ab",
-    "numbers and punctuation": "#a03a78",
-    "other scripts": "#4f8a2b",
-    NO_KIND: "#8a959a",
-}
+KINDS = ("words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts", NO_KIND)
 EXAMPLES = [  # groups of words that should be close together, labeled first in a picture
     "seven", "five", "three", "hundred", "Monday", "Friday", "Sunday", "April", "London", "France", "Paris", "China",
     "king", "queen", "mother", "father", "love", "hate", "want", "think", "red", "blue", "green", "black",
@@ -192,6 +186,12 @@ def _kind(text: str, *, is_word: bool) -> str:
     return "capitalized words" if regex.match(r"\p{Lu}", text) else "words"
 
 
+def kind_colors() -> dict[str, str]:
+    """Return the color of each of KINDS on a page: its style sheet defines NO_KIND first, and a light page first."""
+    colors = re.findall(r"--kind-\d: (#\w+)", map_files("map_canvas.css"))
+    return dict(zip((NO_KIND, *KINDS[:-1]), colors, strict=False))
+
+
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     """Draw all points as a PNG, in the colors of a page, with labels that do not overlap; example words are bold."""
     with needs_package("a picture", "matplotlib", "'inlayer[map]'", "matplotlib"):
@@ -201,17 +201,17 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
 
     points = projection.points
     drawn: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
-    kinds = list(compress(token_kinds(vocabulary), drawn))
+    kinds, colors = list(compress(token_kinds(vocabulary), drawn)), kind_colors()
     with mpl.rc_context({"font.family": "sans-serif", "text.parse_math": False}):
         figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         size = float(np.clip(6e4 / max(len(kinds), 1), 0.4, 8))
         x, y = points[drawn].T
-        axes.scatter(x, y, s=size, c=[KINDS[kind] for kind in kinds], alpha=0.5, linewidths=0)
+        axes.scatter(x, y, s=size, c=[colors[kind] for kind in kinds], alpha=0.8, linewidths=0)
         if len(present := [kind for kind in KINDS if kind in set(kinds)]) > 1:
             for kind in present:
-                axes.scatter([], [], s=size, c=KINDS[kind], linewidths=0, label=kind)
+                axes.scatter([], [], s=size, c=colors[kind], linewidths=0, label=kind)
             figure.legend(
                 loc="outside lower left", ncols=len(present), columnspacing=1.2, handletextpad=0.2, frameon=False,
                 fontsize=9, labelcolor="#3c484c", markerscale=3,
