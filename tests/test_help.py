@@ -101,6 +101,11 @@ def test_every_command_has_examples_of_itself() -> None:
         assert all(f"{name} " in f"{line} " for line in own), name
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_described(name: str) -> None:
+    assert [param.name for param in COMMANDS[name].params if not param.help] == []
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "inlayer"])
 def test_examples_are_printed_as_written(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

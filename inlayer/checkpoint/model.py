@@ -24,6 +24,7 @@ from inlayer.checkpoint.text_vectors import TextVectors
 from inlayer.errors import ConfigError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory
 from inlayer.tables.stored_table import ClusteredRows
@@ -31,11 +32,10 @@ from inlayer.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
-    from inlayer.geometry.neighbors import Analogy, Neighbor
-    from inlayer.geometry.projection import TableProjection
+    from inlayer.geometry.neighbors import Analogy, Neighbor, Query, SearchedTable
+    from inlayer.geometry.projection import Method, TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
     from inlayer.head import Head
-    from inlayer.render.progress_bar import Progress
 
 
 class Model(TextVectors):
@@ -193,8 +193,8 @@ class Model(TextVectors):
         return Vocabulary(self.tokenizer, self.table.num_embeddings)
 
     def neighbors(
-        self, query: Any, k: int = 10, *, table: str = "input", words_only: bool = False, script: str | None = None,
-        include_special: bool = False, progress: Progress | None = None,
+        self, query: Query, k: int = 10, *, table: SearchedTable = "input", words_only: bool = False,
+        script: str | None = None, include_special: bool = False, progress: Progress | None = None,
     ) -> list[Neighbor]:  # fmt: skip
         """Find the tokens whose rows are nearest to a query by cosine: exact, over the whole table.
 
@@ -220,9 +220,11 @@ class Model(TextVectors):
         from inlayer.geometry.neighbors import find_neighbors, searched_table
 
         allowed = self.vocabulary.allowed(words_only=words_only, script=script, include_special=include_special)
-        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, allowed, progress)
+        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, allowed, progress or no_progress)
 
-    def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words_only: bool = False) -> Analogy:
+    def analogy(
+        self, a: Query, b: Query, c: Query, k: int = 5, *, table: SearchedTable = "input", words_only: bool = False
+    ) -> Analogy:
         """Answer "a - b + c", and test the answer against its baselines.
 
         Args:
@@ -249,7 +251,7 @@ class Model(TextVectors):
 
         return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, words_only=words_only)
 
-    def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
+    def project(self, method: Method = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.
 
         Args:
@@ -270,7 +272,7 @@ class Model(TextVectors):
         """
         from inlayer.geometry.projection import cache_folder, project
 
-        return project(self.table, method, cache=cache_folder(), progress=progress)
+        return project(self.table, method, cache=cache_folder(), progress=progress or no_progress)
 
     @property
     def is_tied(self) -> bool:

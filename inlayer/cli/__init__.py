@@ -1,6 +1,7 @@
 """The command line, the top layer of the package.
 
 - invalid input is reported in one line on stderr with exit code 2, never as a traceback; Ctrl-C exits with 130 (Typer)
+- the docstring of a command is its help; the section Options describes its options (cli/app.py)
 - only the command that runs is imported, and torch only where it is needed, so commands start quickly
 Tested in tests/test_cli.py.
 """

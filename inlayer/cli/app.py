@@ -1,13 +1,12 @@
-"""The Typer app that commands register with, the console they print to, and JSON output."""
+"""The Typer app that commands register with, and the options that several of them have."""
 
 from __future__ import annotations
 
-import json
+import inspect
 import re
-import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,8 +17,9 @@ from inlayer.files import check_path, format_path, not_a_file, path_kind
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
+Function = TypeVar("Function", bound=Callable[..., None])
+
 app = typer.Typer(
-    help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -47,6 +47,24 @@ def examples(*lines: str) -> str:
     return "\n".join(("Examples:", *(line if line.startswith(PROGRAMS) else f"\n{line}" for line in lines))) + "\n"
 
 
+def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
+    """Register a command, whose help ends with `lines`: examples and remarks.
+
+    The section Options of its docstring describes the options; those that commands share have their own description.
+    """
+
+    def register(function: Function) -> Function:
+        text, _, options = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
+        function.__annotations__ = inspect.get_annotations(function, eval_str=True)
+        for option, lines_of_option in re.findall(r"^    (\w+): (.+(?:\n     .+)*)", options, flags=re.MULTILINE):
+            described = re.sub(r" Default: (.+)\.$", r" \\[default: \1]", " ".join(lines_of_option.split()))
+            function.__annotations__[option].__metadata__[0].help = described
+        app.command(name, help=text, epilog=examples(*lines), **settings)(function)
+        return function
+
+    return register
+
+
 def _check_output(context: typer.Context, param: Any, name: str | None) -> str | None:
     """Check that a file can be written before the work starts; for `walk`, "-" is standard output."""
     if name is None or (name == "-" and context.info_name == "walk"):
@@ -64,8 +82,7 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
 SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # for output files, by option
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
 PROGRAMS = ("inlayer ", "torchrun ", "cat ")
-MIN_WIDTH = 30  # columns
-MAX_TOKEN = 24  # columns
+INTERRUPTED = 130  # exit code after Ctrl-C
 SOURCE_HELP = (
     "Model folder, .safetensors, .gguf, or .bin file, hub id, URL, or a sample: default, wordllama, minilm, or "
     "smollm2. \\[default: the bundled sample model]"
@@ -80,66 +97,3 @@ def open_model(source: str | None) -> Model:
     from inlayer.checkpoint import load
 
     return load("default" if source is None else source)
-
-
-def print_json(value: Any) -> None:
-    """Print one line of JSON. Non-finite values are an error."""
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
-
-
-def console(max_width: int = 2**31, **settings: Any) -> Any:
-    """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich.
-
-    Texts are printed unchanged: paths and tokens may contain [brackets] and :names: that rich would interpret.
-    """
-    from rich.console import Console
-
-    class Output(Console):
-        def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
-            raise BrokenPipeError
-
-        def _render_buffer(self, buffer: Any) -> str:  # rich pads the lines of tables, and wraps after a space
-            return re.sub(r" +(?=\n)", "", super()._render_buffer(buffer))
-
-    settings |= {"highlight": False, "markup": False, "emoji": False}
-    output = Output(**settings)
-    width = min(max(output.width, MIN_WIDTH), max_width)
-    return output if width == output.width else Output(width=width, **settings)
-
-
-def print_note(text: str) -> None:
-    """Print a remark below a result."""
-    console().print(text, style="dim")
-
-
-def print_stderr_note(text: str) -> None:
-    """Print a note on stderr, where it does not mix with a result that is piped."""
-    sys.stderr.write(f"note: {text}\n")
-
-
-def print_demo_note(source: str, advice: str) -> None:
-    """Note below a result that the bundled model does not give useful results."""
-    if source == "default":
-        print_note(f'"default" is for demonstration only. For useful results, {advice} --model wordllama.')
-
-
-def token_text(text: str) -> str:
-    """Return a token as text for the console, with visible spaces and escapes."""
-    from inlayer.render.glyphs import with_spaces
-
-    return short_text(with_spaces(text), MAX_TOKEN, blank=None)
-
-
-def short_text(text: str, columns: int, blank: str | None = " ") -> str:
-    """Return a text for one line of the console, escaped and cut to `columns`."""
-    from inlayer.render.glyphs import glyphs_for
-
-    return glyphs_for(getattr(sys.stdout, "encoding", None) or "utf-8", color=False).truncate(text, columns, blank)
-
-
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:
-    """Print a table. Columns are right-aligned, except those whose index is in `left`."""
-    from inlayer.render.fitted_table import fitted_table
-
-    output = console()
-    output.print(fitted_table(titles, rows, output.width, left))

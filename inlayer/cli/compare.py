@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, token_text
+from inlayer.cli.app import Json, command, open_model, output_file
+from inlayer.cli.output import console, print_json, print_table, token_text
 from inlayer.files import format_path, printable, write_output
 from inlayer.render.numbers import format_number
 from inlayer.render.progress_bar import progress_bar
@@ -21,32 +22,28 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.geometry.compare import ModelComparison
 
-COMPARE_EXAMPLES = examples(
+
+@command(
     "inlayer compare default path/to/model",
     "inlayer compare default path/to/model --top 3 --json",
     "inlayer compare default path/to/model --html compare.html",
 )
-
-
-@app.command(epilog=COMPARE_EXAMPLES)
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL, or sample name.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The model to compare A with.")],
-    top: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=100_000,
-            help="Maximum number of moved and damaged rows to show (and of unshared tokens in the terminal).",
-        ),
-    ] = 10,
-    html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
+    a: Annotated[str, typer.Argument(metavar="A")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    top: Annotated[int, typer.Option(min=0, max=100_000)] = 10,
+    html: Annotated[str | None, output_file()] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the tables of two checkpoints: shared tokens, rows that moved, and overlapping neighborhoods."""
-    from inlayer.checkpoint import load
+    """Compare the tables of two checkpoints: shared tokens, rows that moved, and overlapping neighborhoods.
 
-    models = load(a), load(b)
+    Options:
+        a: Model folder, file, hub id, URL, or sample name.
+        b: The model to compare A with.
+        top: Maximum number of moved and damaged rows to show (and of unshared tokens in the terminal).
+        html: Write a page with both maps side by side.
+    """
+    models = open_model(a), open_model(b)
     from inlayer.geometry.compare import compare_page, compare_tables, match_models
 
     shared = match_models(*models)
@@ -102,7 +99,7 @@ def _print_report(
         output.print()
         print_table(
             ("zero or not finite", "norm in A", "norm in B"),
-            ((token_text(row.text), _norm(row.norm_a), _norm(row.norm_b)) for row in comparison.damaged),
+            [(token_text(row.text), _norm(row.norm_a), _norm(row.norm_b)) for row in comparison.damaged],
         )
     if comparison.moved:
         rows = []
@@ -111,10 +108,9 @@ def _print_report(
             names = [name for name, row_id, found in zip("AB", ids, undertrained, strict=True) if row_id in found]
             cells = (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
             rows.append((*cells, f"undertrained in {' and '.join(names)}" if names else ""))
-        columns = 5 if any(row[4] for row in rows) else 4
         output.print()
-        titles = ("differ most" if comparison.aligned else "moved most", "cosine", "norm in A", "norm in B", "")
-        print_table(titles[:columns], [row[:columns] for row in rows], left={0, 4})
+        title = "differ most" if comparison.aligned else "moved most"
+        print_table((title, "cosine", "norm in A", "norm in B", ""), rows, left={0, 4})
 
 
 def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tuple[str, str]]:

@@ -15,19 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from inlayer.cli.app import (
-    ModelOption,
-    app,
-    console,
-    examples,
-    open_model,
-    print_json,
-    print_note,
-    print_stderr_note,
-    print_table,
-    short_text,
-)
+from inlayer.cli.app import INTERRUPTED, ModelOption, command, open_model
 from inlayer.cli.inputs import check_argument
+from inlayer.cli.output import console, print_json, print_note, print_stderr_note, print_table, short_text
 from inlayer.errors import InputError
 from inlayer.files import check_path, format_path, join_names, printable, quote
 from inlayer.render.numbers import pluralize
@@ -51,7 +41,10 @@ SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8
 NUMBER = 8  # columns taken by a number and the space before it
 COMPARED_ROWS = 8  # number of texts whose similarities fit on a line
 
-EMBED_EXAMPLES = examples(
+Pool = Literal["mean", "first", "last", "max"]
+
+
+@command(
     "inlayer embed",
     "inlayer embed reviews.csv --field review --out reviews.parquet",
     "inlayer embed book.txt more/ --out book.npy --model wordllama --normalize",
@@ -59,62 +52,40 @@ EMBED_EXAMPLES = examples(
     "cat lines.txt | inlayer embed - --out vectors.safetensors",
     "To resume an interrupted run, run the same command again.",
 )
-
-Pool = Literal["mean", "first", "last", "max"]
-Dim = Annotated[int | None, typer.Option(min=1, help="Keep only this many leading values of each vector.")]
-
-
-@app.command(epilog=EMBED_EXAMPLES)
 def embed(
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TEXTS | FILES | -]",
-            help="Texts, files (.jsonl, .csv, .tsv, or text with one text per line, also as .gz and .zst; .parquet), "
-            "folders, patterns, or - for standard input (one text per line; with --field, one JSON object per line).",
-        ),
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write .npy, .safetensors, .parquet, or .jsonl.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing output once the new one is complete.")
-    ] = False,
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="[TEXTS | FILES | -]")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
     model: ModelOption = None,
-    field: Annotated[
-        str | None, typer.Option(help="Column or JSON field that contains the texts. \\[default: text]")
-    ] = None,
-    per_file: Annotated[
-        bool, typer.Option("--per-file", help="Treat each text file as one text instead of one text per line.")
-    ] = False,
-    pool: Annotated[
-        Pool, typer.Option(metavar="NAME", help="How to pool a text's rows: mean, first, last, or max.")
-    ] = "mean",
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|sif",
-            help="Token weights written by Weighting.save, or sif to fit smooth inverse frequency to the input.",
-        ),
-    ] = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to norm 1.")] = False,
-    dim: Dim = None,
-    dtype: Annotated[
-        str, typer.Option(help="Dtype of the vectors, such as float32, float16, or bfloat16.")
-    ] = "float32",
-    on_error: Annotated[
-        Literal["fail", "skip"],
-        typer.Option(metavar="fail|skip", help="What to do with a bad record: stop, or report it and continue."),
-    ] = "fail",
-    engine: Annotated[
-        Literal["local", "ray"],
-        typer.Option(metavar="local|ray", help="Run in this process, or on a Ray cluster (.parquet files only)."),
-    ] = "local",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print every row as JSON; with --out, the number of rows and their width.")
-    ] = False,
+    field: Annotated[str | None, typer.Option()] = None,
+    per_file: Annotated[bool, typer.Option("--per-file")] = False,
+    pool: Annotated[Pool, typer.Option(metavar="NAME")] = "mean",
+    weights: Annotated[str | None, typer.Option(metavar="FILE|sif")] = None,
+    normalize: Annotated[bool, typer.Option("--normalize")] = False,
+    dim: Annotated[int | None, typer.Option(min=1)] = None,
+    dtype: Annotated[str, typer.Option()] = "float32",
+    on_error: Annotated[Literal["fail", "skip"], typer.Option(metavar="fail|skip")] = "fail",
+    engine: Annotated[Literal["local", "ray"], typer.Option(metavar="local|ray")] = "local",
+    as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Turn texts into vectors: files of any size, in constant memory."""
+    """Turn texts into vectors: files of any size, in constant memory.
+
+    Options:
+        inputs: Texts, files (.jsonl, .csv, .tsv, or text with one text per line, also as .gz and .zst; .parquet),
+            folders, patterns, or - for standard input (one text per line; with --field, one JSON object per line).
+        out: Write .npy, .safetensors, .parquet, or .jsonl.
+        overwrite: Replace an existing output once the new one is complete.
+        field: Column or JSON field that contains the texts. Default: text.
+        per_file: Treat each text file as one text instead of one text per line.
+        pool: How to pool a text's rows: mean, first, last, or max.
+        weights: Token weights written by Weighting.save, or sif to fit smooth inverse frequency to the input.
+        normalize: Scale each vector to norm 1.
+        dim: Keep only this many leading values of each vector.
+        dtype: Dtype of the vectors, such as float32, float16, or bfloat16.
+        on_error: What to do with a bad record: stop, or report it and continue.
+        engine: Run in this process, or on a Ray cluster (.parquet files only).
+        as_json: Print every row as JSON; with --out, the number of rows and their width.
+    """
     from inlayer.encoding.encode import EncodeSettings
     from inlayer.encoding.reader import Reader
     from inlayer.encoding.source_files import find_sources
@@ -168,19 +139,20 @@ def embed(
     if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # may be a mistyped folder
         sys.stderr.write(f"{quote(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
-    facts = {"out": out, "rows": rows, "width": job.width, "files": files, "skipped": skipped}
-    facts["empty"] = reader.empty_texts
+    facts: dict[str, Any] = {
+        "out": out, "rows": rows, "width": job.width, "files": files, "skipped": skipped, "empty": reader.empty_texts,
+    }  # fmt: skip
     if as_json:
         print_json(facts)
     else:
-        console().print(_summary(out, rows, f"{job.width} {settings.dtype.name}", files, skipped, reader.empty_texts))
+        console().print(_summary(**facts, dtype=settings.dtype.name))
 
 
-def _summary(out: str, rows: int, columns: str, files: int, skipped: int, empty: int) -> str:
+def _summary(*, out: str, rows: int, width: int, files: int, skipped: int, empty: int, dtype: str) -> str:
     """Describe a written file in one line."""
     details = f" from {files:,} files" * (files > 1) + f", {pluralize(skipped, 'bad record')} skipped" * (skipped > 0)
     details += f", {pluralize(empty, 'empty text')} (all zeros)" * (empty > 0)
-    return f"{format_path(out)}: {rows:,} x {columns}{details}"
+    return f"{format_path(out)}: {rows:,} x {width} {dtype}{details}"
 
 
 def _fit_sif(model: Model, reader: Reader) -> Weighting:
@@ -212,17 +184,12 @@ def _note_files(unknown_files: list[Path], reader: Reader) -> None:
 def _run_job(job: EmbedJob) -> int:
     try:
         with progress_bar("embedding", "rows") as bar:
-
-            def progress(rows: int) -> None:
-                if bar is not None:
-                    bar(job.reader.bytes_read, job.reader.bytes_total or None, rows)
-
-            return job.run(progress)
+            return job.run(lambda rows: bar(job.reader.bytes_read, job.reader.bytes_total or None, rows))
     except KeyboardInterrupt:
         command = shlex.join(["inlayer", *sys.argv[1:]])
         advice = "pass the same standard input to" if "-" in job.reader.sources else "run"
         sys.stderr.write(f"interrupted; to resume, {advice}: {command}\n" if job.parts() else "interrupted\n")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Iterator[tuple[list[str], Any]]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, open_model, print_json, print_note, print_table
+from inlayer.cli.app import Json, Source, command, open_model
+from inlayer.cli.output import console, print_json, print_note, print_table
 from inlayer.errors import MissingFileError
 from inlayer.files import check_path, format_path
 from inlayer.render.progress_bar import progress_bar
@@ -22,37 +23,28 @@ if TYPE_CHECKING:
 MIN_PAIRS = 30  # with fewer, a correlation is not shown
 SAMPLES = Path(__file__).parent.parent / "samples"
 
-EVALUATE_EXAMPLES = examples(
+
+@command(
     "inlayer evaluate",
     "inlayer evaluate --similarity pairs.txt",
     "inlayer evaluate minilm --similarity pairs.txt --analogies questions.txt",
     "A line of pairs.txt: king queen 8.5",
     "A line of questions.txt: man woman king queen",
 )
-
-
-@app.command(epilog=EVALUATE_EXAMPLES)
 def evaluate(
     source: Source = None,
-    similarity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with two words and a score per line, or a folder of such files; can be repeated. "
-            "\\[default: a small built-in list, if --analogies is not used]",
-        ),
-    ] = None,
-    analogies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="File with four words per line, in the format of word2vec's questions-words.txt."
-        ),
-    ] = None,
+    similarity: Annotated[list[str] | None, typer.Option(metavar="FILE")] = None,
+    analogies: Annotated[str | None, typer.Option(metavar="FILE")] = None,
     as_json: Json = False,
 ) -> None:
     """Score a table on word similarity and analogies, and compare it with random and simple baselines.
 
     Without options, this is a smoke test on a few built-in words, not a benchmark.
+
+    Options:
+        similarity: File with two words and a score per line, or a folder of such files; can be repeated. Default: a
+            small built-in list, if --analogies is not used.
+        analogies: File with four words per line, in the format of word2vec's questions-words.txt.
     """
     is_smoke_test = not similarity and analogies is None
     if is_smoke_test:

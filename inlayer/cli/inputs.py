@@ -14,16 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inlayer.errors import InputError, TextError
-from inlayer.files import (
-    check_is_file,
-    check_path,
-    file_errors,
-    format_path,
-    not_a_file,
-    path_kind,
-    quote,
-    utf8_problem,
-)
+from inlayer.files import check_is_file, check_path, file_errors, format_path, path_kind, quote, utf8_problem
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,9 +39,8 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
 
 def read_prefix(path: Path, limit: int, *, allow_pipe: bool = False) -> bytes:
     """Read a file, at most one byte more than `limit`."""
-    kind = path_kind(path)
-    if kind in {"missing", "folder"} or (kind != "file" and not allow_pipe):
-        raise not_a_file(path, kind)
+    if not allow_pipe or path_kind(path) != "special":
+        check_is_file(path)
     with file_errors(path), path.open("rb") as file:
         return file.read(limit + 1)
 

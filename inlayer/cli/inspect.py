@@ -17,13 +17,18 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Source, app, console, examples, open_model, output_file, print_json
+from inlayer.cli.app import INTERRUPTED, Source, command, open_model, output_file
+from inlayer.cli.output import console, print_json
 from inlayer.errors import InputError
 from inlayer.files import format_path, write_output
 from inlayer.render.numbers import format_duration
 from inlayer.render.progress_bar import Progress, no_progress, progress_bar, stop_signals
 
-INSPECT_EXAMPLES = examples(
+MEASURE_SECONDS = 1.0  # seconds of reading before the rest is estimated
+LONG_SECONDS = 10.0  # seconds that are worth announcing
+
+
+@command(
     "inlayer inspect",
     "inlayer inspect path/to/model",
     "inlayer inspect path/to/model.safetensors --quick",
@@ -32,31 +37,23 @@ INSPECT_EXAMPLES = examples(
     "inlayer inspect path/to/model --html report.html",
     "Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read, 130 stopped with Ctrl-C.",
 )
-MEASURE_SECONDS = 1.0  # seconds of reading before the rest is estimated
-LONG_SECONDS = 10.0  # seconds that are worth announcing
-INTERRUPTED = 130
-
-
-@app.command(epilog=INSPECT_EXAMPLES)
 def inspect(
     source: Source = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print facts and findings as JSON, with all ids.")] = False,
-    ids: Annotated[
-        str | None,
-        typer.Option(metavar="FINDING", help="Print only the token ids of one kind of finding, one per line."),
-    ] = None,
-    html: Annotated[str | None, output_file(help="Write a page with the map of the rows.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss defects.")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Also exit with 1 if the table is randomly initialized, or if anything was not checked."
-        ),
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    ids: Annotated[str | None, typer.Option(metavar="FINDING")] = None,
+    html: Annotated[str | None, output_file()] = None,
+    quick: Annotated[bool, typer.Option("--quick")] = False,
+    strict: Annotated[bool, typer.Option("--strict")] = False,
 ) -> None:
-    """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
+    """Check whether a checkpoint's embedding layer is healthy, without loading the model.
+
+    Options:
+        as_json: Print facts and findings as JSON, with all ids.
+        ids: Print only the token ids of one kind of finding, one per line.
+        html: Write a page with the map of the rows.
+        quick: Read only headers and a sample of the rows; may miss defects.
+        strict: Also exit with 1 if the table is randomly initialized, or if anything was not checked.
+    """
     if as_json + (ids is not None) + (html is not None) > 1:
         raise InputError("--json (which includes all ids), --ids, and --html cannot be combined; run the command twice")
     if quick and strict:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, open_model, output_file, print_json, token_text
+from inlayer.cli.app import INTERRUPTED, Json, Source, command, open_model, output_file
+from inlayer.cli.output import console, print_json, print_note, token_text
 from inlayer.files import format_path, write_output
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
@@ -22,43 +23,34 @@ if TYPE_CHECKING:
     from inlayer.geometry.projection import Distortion, TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
-SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
 MAX_NAMED = 8  # omitted rows that are listed
-INTERRUPTED = 130
-MAP_EXAMPLES = examples(
+
+
+@command(
     "inlayer map",
     "inlayer map --html map.html --png map.png",
     "inlayer map path/to/model --parquet map.parquet --json",
     "Exit code: 130 if stopped with Ctrl-C, even if an unfinished map was written.",
+    name="map",
 )
-
-
-@app.command("map", epilog=MAP_EXAMPLES)
 def map_(
     source: Source = None,
-    method: Annotated[
-        Literal["best", "pca", "tsne"],
-        typer.Option(
-            metavar="NAME",
-            help='"pca" takes seconds; "tsne" takes minutes and shows more; "best" uses a cached t-SNE if there is '
-            "one, otherwise PCA.",
-        ),
-    ] = "best",
-    html: Annotated[
-        str | None,
-        output_file(
-            help="Write an interactive page. For up to 60,000 rows, compares every pair of rows; 30,000 rows take "
-            "about half a minute."
-        ),
-    ] = None,
-    png: Annotated[str | None, output_file(help="Write a labeled picture.")] = None,
-    parquet: Annotated[
-        str | None,
-        output_file(help="Write a Parquet file to open with `embedding-atlas FILE --text text --x x --y y`."),
-    ] = None,
+    method: Annotated[Literal["best", "pca", "tsne"], typer.Option(metavar="NAME")] = "best",
+    html: Annotated[str | None, output_file()] = None,
+    png: Annotated[str | None, output_file()] = None,
+    parquet: Annotated[str | None, output_file()] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map computed so far."""
+    """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map computed so far.
+
+    Options:
+        method: "pca" takes seconds; "tsne" takes minutes and shows more; "best" uses a cached t-SNE if there is one,
+            otherwise PCA.
+        html: Write an interactive page. For up to 60,000 rows, compares every pair of rows; 30,000 rows take about half
+            a minute.
+        png: Write a labeled picture.
+        parquet: Write a Parquet file to open with `embedding-atlas FILE --text text --x x --y y`.
+    """
     try:
         model = open_model(source)
         from inlayer.geometry import map_page
@@ -71,7 +63,7 @@ def map_(
         raise typer.Exit(INTERRUPTED) from None
     measure = partial(measure_distortion, model.table, projection.points)
     with progress_bar("measuring distortion") as progress:  # the number does not depend on which files are written
-        distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
+        distortion = projection.distortion or measure(progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
         if html is not None and projection.complete and is_small and projection.distortion is None:
             _, ids, preservation, *_ = measure(sample=10**9, progress=progress)  # the page colors every row
@@ -124,4 +116,4 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
     console().print("\n".join(lines))
     sys.stdout.writelines(f"wrote {format_path(name)}\n" for name in written)
     if not written:
-        console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
+        print_note("Add --html FILE for an interactive page, or --png FILE for a picture.")

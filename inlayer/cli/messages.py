@@ -24,23 +24,17 @@ TYPER_MESSAGES = {  # Typer's wording -> ours
     r"a valid float( range)?$": "a number",
     r"^Got unexpected extra argument\S* \((.+)\)": r"unexpected argument: \1 (quote an argument that contains spaces).",
 }
-ALIASES = {  # by command: library arguments whose options have other names, and those that are also plain words
-    "walk": {
-        "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
-        "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
-    },
-}  # fmt: skip
-
 TEXT_ARGUMENTS = {"query", "texts"}
 NO_LAYER = {  # for a model whose config is not understood
     r"inlayer\.families\.FAMILIES": "docs/families.md",
     r"\. For another model, build its layer with .*(?=\. Its rows can still be)": "",
     r"Its rows can still be looked up: load\(.*": "To read its table: inlayer inspect, neighbors, or map",
 }
-ADVICE = {  # by command: advice for Python, as a pattern -> advice for the command line
+ADVICE = {  # by command: words for Python, as a pattern -> words for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
+        "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", r"(with|unknown) positions": r"\1 --positions",
         **NO_LAYER,
     },
     "serve": NO_LAYER,
@@ -113,20 +107,18 @@ def _use_option_names(message: str, name: str, command: Any, arguments: list[str
     """Replace arguments of the library in its message with the options of this command.
 
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
-    is replaced only if its option was used, and at the start, where it is the subject.
+    is replaced only if its option was used, and where it is the subject.
     """
     for pattern, replacement in ADVICE.get(name, {}).items():
         message = re.sub(pattern, replacement, message)
     used = {argument.partition("=")[0] for argument in arguments}
-    for words, replacement in ALIASES.get(name, {}).items():
-        if not used.isdisjoint(replacement.split()):
-            message = message.replace(words, replacement)
     for param in command.params:
         option = max(param.opts, key=len)
         if option.startswith("-") and "_" in param.name:
             message = re.sub(rf"(?<!config's )(?<![\w./\\'\"-]){param.name}(?![\w/\\=-]|\.\w)", option, message)
         elif option in used:
-            message = re.sub(rf"^(?!text \d){param.name}(?= (?:is|must|do|applies|\d|'))", option, message)  # "text 1"
+            subject = rf"^(the rotary base )?(?!text \d){param.name}(?= (?:is|must|do|applies|\d|'))"  # not "text 1"
+            message = re.sub(subject, rf"\1{option}", message)
     return message
 
 

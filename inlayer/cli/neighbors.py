@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import (
-    MAX_TOKEN,
-    Json,
-    ModelOption,
-    app,
-    console,
-    examples,
-    open_model,
-    print_demo_note,
-    print_json,
-    print_note,
-    print_table,
-    short_text,
-    token_text,
-)
+from inlayer.cli.app import Json, ModelOption, command, open_model
+from inlayer.cli.output import console, print_demo_note, print_json, print_note, print_table, short_text, token_text
 from inlayer.errors import InputError
 from inlayer.files import printable
 from inlayer.render.progress_bar import progress_bar
@@ -37,75 +24,66 @@ if TYPE_CHECKING:
 Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tokens to show.")]
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
 WordsOnly = Annotated[bool, typer.Option("--words-only", help="Show only whole words.")]
-Script = Annotated[
-    str | None,
-    typer.Option(
-        "--unicode-script", metavar="NAME", help="Show only tokens in this script, such as Latin or Cyrillic."
-    ),
-]
-IncludeSpecial = Annotated[
-    bool, typer.Option("--include-special", help="Also show special tokens and rows without a token.")
-]
 
 MAX_PARTS = 12  # tokens of a word that are listed
 MAX_QUERY = 40  # columns
 
-NEIGHBORS_EXAMPLES = examples(
+
+@command(
     "inlayer neighbors seven",
     "inlayer neighbors king --model wordllama",
     'inlayer neighbors "New York" -k 20 --words-only',
     "inlayer neighbors --id 812 --json",
 )
-
-ANALOGY_EXAMPLES = examples(
-    "inlayer analogy king - man + woman",
-    "inlayer analogy Paris - France + Italy --words-only",
-)
-
-
-@app.command(epilog=NEIGHBORS_EXAMPLES)
 def neighbors(
-    query: Annotated[
-        str | None, typer.Argument(help="A word or phrase. If it has several tokens, the mean of their rows is used.")
-    ] = None,
-    token_id: Annotated[int | None, typer.Option("--id", min=0, help="A token id instead of a word.")] = None,
+    query: Annotated[str | None, typer.Argument()] = None,
+    token_id: Annotated[int | None, typer.Option("--id", min=0)] = None,
     model: ModelOption = None,
     k: Count = 10,
     head: Head = False,
     words_only: WordsOnly = False,
-    script: Script = None,
-    include_special: IncludeSpecial = False,
+    script: Annotated[str | None, typer.Option("--unicode-script", metavar="NAME")] = None,
+    include_special: Annotated[bool, typer.Option("--include-special")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the tokens nearest to a word, text, or token by cosine similarity (exact search)."""
-    if (query is None) == (token_id is None):
+    """Find the tokens nearest to a word, text, or token by cosine similarity (exact search).
+
+    Options:
+        query: A word or phrase. If it has several tokens, the mean of their rows is used.
+        token_id: A token id instead of a word.
+        script: Show only tokens in this script, such as Latin or Cyrillic.
+        include_special: Also show special tokens and rows without a token.
+    """
+    wanted = query if token_id is None else token_id
+    if wanted is None or (query is not None and token_id is not None):
         raise InputError("specify a word or a text, or --id with a token id, but not both")
-    opened, wanted, table = open_model(model), query if token_id is None else token_id, "head" if head else "input"
+    opened = open_model(model)
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
         nearest = opened.neighbors(
-            wanted,
-            k,
-            table=table,
-            words_only=words_only,
-            script=script,
-            include_special=include_special,
-            progress=progress,
+            wanted, k, table="head" if head else "input", words_only=words_only, script=script,
+            include_special=include_special, progress=progress,
         )  # fmt: skip
     if as_json:
         print_json({"query": wanted, "neighbors": [neighbor._asdict() for neighbor in nearest]})
         return
     if not nearest:
         console().print(_nothing_found(words_only, script, include_special or opened.tokenizer is None))
-    query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
-    print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
+    else:
+        query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
+        rows = [(token_text(found.text), str(found.id), f"{found.score:.3f}") for found in nearest]
+        print_table((f"nearest to {query_name}", "id", "cosine"), rows)
     _print_token_split(opened.vocabulary, [query] if query is not None else [])
     if nearest:
         print_demo_note(opened.source, "try")
 
 
-@app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
+@command(
+    "inlayer analogy king - man + woman",
+    "inlayer analogy Paris - France + Italy --words-only",
+    context_settings={"ignore_unknown_options": True},
+)
 def analogy(
     words: Annotated[list[str], typer.Argument(metavar="A - B + C", help="A is to B as the answer is to C.")],
     model: ModelOption = None,
@@ -125,16 +103,11 @@ def analogy(
         found = {name: [neighbor._asdict() for neighbor in neighbors] for name, neighbors in result._asdict().items()}
         print_json({"words": parts[::2]} | found)
         return
-    if not any(result):
-        console().print(_nothing_found(words_only, None, opened.tokenizer is None))
-    a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
-    print_neighbors(
-        {
-            f"{a} - {b} + {c}": result.answers,
-            f"{a} alone": result.nearest_to_first,
-            "inputs not excluded": result.with_inputs,
-        }
-    )
+    a, b, c = (short_text(word) for word in (first, second, third))
+    if any(result):
+        _print_side_by_side(dict(zip((f"{a} - {b} + {c}", f"{a} alone", "inputs not excluded"), result, strict=True)))
+    else:
+        console().print(_nothing_found(words_only))
     if result.answers and result.nearest_to_first:
         is_same = result.answers[0].id == result.nearest_to_first[0].id
         same = f"The first answer is also nearest to {a} alone: the arithmetic added nothing."
@@ -145,27 +118,23 @@ def analogy(
         print_demo_note(opened.source, "try")
 
 
-def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) -> None:
-    """Print lists of neighbors side by side, or in a narrow terminal one below another, with their cosines."""
+def _print_side_by_side(lists: dict[str, list[Neighbor]]) -> None:
+    """Print lists of neighbors with their cosines, in a narrow terminal one below another."""
     from inlayer.render.fitted_table import natural_width
 
-    cells = [
-        [(token_text(found.text), *[str(found.id)] * ids, f"{found.score:.3f}") for found in column]
-        for column in columns.values()
-    ]
-    width = 2 + ids
-    rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("",) * width)]
-    titles = list(chain(*((title, *["id"] * ids, "cosine") for title in columns)))
-    if len(columns) > 1 and natural_width(titles, rows) > console().width:
-        for number, (title, column) in enumerate(columns.items()):
-            if number:
-                console().print()
-            print_neighbors({title: column}, ids=ids)
-    elif rows:
-        print_table(titles, rows, left=range(0, len(titles), width))
+    columns = {title: [(token_text(one.text), f"{one.score:.3f}") for one in found] for title, found in lists.items()}
+    titles = [text for title in columns for text in (title, "cosine")]
+    rows = [[*chain(*row)] for row in zip_longest(*columns.values(), fillvalue=("", ""))]
+    if natural_width(titles, rows) <= console().width:
+        print_table(titles, rows, left=range(0, len(titles), 2))
+        return
+    for number, (title, column) in enumerate(columns.items()):
+        if number:
+            console().print()
+        print_table((title, "cosine"), column)
 
 
-def _nothing_found(words_only: bool, script: str | None, include_special: bool) -> str:
+def _nothing_found(words_only: bool, script: str | None = None, include_special: bool = False) -> str:
     if filters := ["--words-only"] * words_only + ([] if script is None else [f"--unicode-script {printable(script)}"]):
         return f"no other token matches {' '.join(filters)}"
     if include_special:

@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import (
-    Json,
-    app,
-    examples,
-    open_model,
-    print_demo_note,
-    print_json,
-    print_stderr_note,
-    print_table,
-    short_text,
-)
+from inlayer.cli.app import Json, command, open_model
 from inlayer.cli.embed import SHOWN_TEXT, SIF, SIF_FILE, Pool
 from inlayer.cli.inputs import check_argument
+from inlayer.cli.output import print_demo_note, print_json, print_stderr_note, print_table, short_text
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, quote
 from inlayer.render.progress_bar import progress_bar
@@ -29,42 +20,30 @@ from inlayer.render.progress_bar import progress_bar
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-SEARCH_EXAMPLES = examples(
+
+@command(
     'inlayer search "a pet" --in reviews.parquet -k 5',
     'inlayer search "a pet" --in vectors.npy --model default --pool mean --json',
 )
-
-
-@app.command(epilog=SEARCH_EXAMPLES)
 def search(
-    query: Annotated[str, typer.Argument(help="The text to search for.")],
-    vectors: Annotated[
-        str,
-        typer.Option(
-            "--in", metavar="FILE", help="Vectors from inlayer embed: .parquet, .safetensors, .npy, or .jsonl."
-        ),
-    ],
-    model: Annotated[
-        str | None, typer.Option(help="The model that created the vectors. \\[default: the one named in the file]")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of results to show.")] = 10,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|sif",
-            help="Token weights, same as in inlayer embed. \\[default: those recorded in the file]",
-        ),
-    ] = None,
-    pool: Annotated[
-        Pool | None,
-        typer.Option(
-            metavar="NAME",
-            help="Pooling method, same as in inlayer embed. \\[default: as recorded in the file, otherwise mean]",
-        ),
-    ] = None,
+    query: Annotated[str, typer.Argument()],
+    vectors: Annotated[str, typer.Option("--in", metavar="FILE")],
+    model: Annotated[str | None, typer.Option()] = None,
+    k: Annotated[int, typer.Option("-k", min=1, max=10_000)] = 10,
+    weights: Annotated[str | None, typer.Option(metavar="FILE|sif")] = None,
+    pool: Annotated[Pool | None, typer.Option(metavar="NAME")] = None,
     as_json: Json = False,
 ) -> None:
-    """Find the embedded texts nearest to a query by cosine similarity (exact search, constant memory)."""
+    """Find the embedded texts nearest to a query by cosine similarity (exact search, constant memory).
+
+    Options:
+        query: The text to search for.
+        vectors: Vectors from inlayer embed: .parquet, .safetensors, .npy, or .jsonl.
+        model: The model that created the vectors. Default: the one named in the file.
+        k: Number of results to show.
+        weights: Token weights, same as in inlayer embed. Default: those recorded in the file.
+        pool: Pooling method, same as in inlayer embed. Default: as recorded in the file, otherwise mean.
+    """
     from inlayer.encoding.encode import check_one_vector
     from inlayer.encoding.outputs import open_vectors
     from inlayer.geometry.nearest import nearest
@@ -107,8 +86,7 @@ def search(
         print_json({"query": query, "rows": results})
         return
     rows = [(f"{result['score']:.3f}", f"{result['row']:,}", _result_text(result)) for result in results]
-    columns = 3 if any(row[2] for row in rows) else 2
-    print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
+    print_table(("cosine", "row", "text"), rows, left={2})
     print_demo_note(opened.source, "embed the texts again with")
 
 

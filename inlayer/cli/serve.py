@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.app import app, examples
+from inlayer.cli.app import command, open_model
 from inlayer.cli.inputs import check_page_texts
 from inlayer.files import base_name
 
@@ -26,41 +26,36 @@ if TYPE_CHECKING:
     from inlayer.trace import Pipeline
     from inlayer.web import Address
 
-SERVE_EXAMPLES = examples(
+
+@command(
     "inlayer serve",
     "inlayer serve --model minilm --model path/to/model --open",
     'inlayer serve --port 8000 --text "I love dogs"',
     "inlayer serve --json",
     "Press Ctrl-C to stop.",
 )
-
-
-@app.command(epilog=SERVE_EXAMPLES)
 def serve(
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Model folder, .safetensors, .gguf, or .bin file, hub id, URL, or sample name; can be repeated. "
-            "No other model can be opened. \\[default: the bundled sample model]"
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")] = 0,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Other machines can connect unless it is a loopback address.")
-    ] = "127.0.0.1",
-    text: Annotated[list[str] | None, typer.Option(help="Text to show when the page opens; can be repeated.")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="INLAYER_API_KEY",
-            help="Key for the embeddings API at /v1, in addition to the random access token. Prefer the environment "
-            "variable: other users on this machine can see command-line arguments.",
-        ),
-    ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+    model: Annotated[list[str] | None, typer.Option()] = None,
+    port: Annotated[int, typer.Option(min=0, max=65_535)] = 0,
+    host: Annotated[str, typer.Option()] = "127.0.0.1",
+    text: Annotated[list[str] | None, typer.Option()] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="INLAYER_API_KEY")] = None,
+    open_page: Annotated[bool, typer.Option("--open")] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Serve the walk page and the course on this machine. The address contains a random access token."""
+    """Serve the walk page and the course on this machine. The address contains a random access token.
+
+    Options:
+        model: Model folder, .safetensors, .gguf, or .bin file, hub id, URL, or sample name; can be repeated. No other
+            model can be opened. Default: the bundled sample model.
+        port: Port to listen on; 0 chooses a free one.
+        host: Address to listen on. Other machines can connect unless it is a loopback address.
+        text: Text to show when the page opens; can be repeated.
+        api_key: Key for the embeddings API at /v1, in addition to the random access token. Prefer the environment
+            variable: other users on this machine can see command-line arguments.
+        open_page: Open the page in the browser.
+        as_json: Print the address as JSON.
+    """
     sources = tuple(model or ["default"])
     open_models(sources)  # a source that cannot be opened is reported before the server starts
     fragment = "&".join(f"text={quote(value, safe='')}" for value in check_page_texts(text or []))
@@ -91,13 +86,11 @@ def serve(
 @cache
 def open_models(sources: tuple[str, ...]) -> dict[str, Model]:
     """Open models and name each by the last part of its source, numbered if a name repeats."""
-    from inlayer.checkpoint import load
-
     models: dict[str, Model] = {}
     for source in sources:
         base = base_name(Path(source))
         names = (base if number == 1 else f"{base}-{number}" for number in count(1))
-        models[next(name for name in names if name not in models)] = load(source)
+        models[next(name for name in names if name not in models)] = open_model(source)
     return models
 
 

@@ -23,18 +23,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from inlayer.cli.app import app, console, examples
+from inlayer.cli.app import INTERRUPTED, command
+from inlayer.cli.output import console
 from inlayer.training.config import TrainConfig
 
 MAX_METAVAR = 11  # columns
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}
-EXAMPLES = examples(
-    "inlayer train",
-    "inlayer train book.txt more/*.txt --out model",
-    "inlayer train book.txt --out model --tokenizer bytes --architecture gpt",
-    "inlayer train --out model --resume --steps 900",
-    "torchrun --nproc-per-node 2 -m inlayer train book.txt --parallel data",
-)
 HELP = dict(re.findall(r"^    (\w+): (.+\.)$", inspect.getdoc(TrainConfig) or "", flags=re.MULTILINE))
 RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")
 JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel="Run")
@@ -86,7 +80,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     except KeyboardInterrupt as stopped:
         if str(stopped):
             sys.stderr.write(f"{stopped}\n")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     if report is None:  # another process of torchrun has the report
         sys.stderr.flush()  # os._exit would drop what is buffered
         os._exit(0)  # on a busy machine, gloo's threads can abort a process while its interpreter shuts down
@@ -122,4 +116,10 @@ def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
 
 train.__signature__ = inspect.Signature(list(parameters()))  # type: ignore[attr-defined]
 train.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters()}
-app.command(epilog=EXAMPLES)(train)
+command(
+    "inlayer train",
+    "inlayer train book.txt more/*.txt --out model",
+    "inlayer train book.txt --out model --tokenizer bytes --architecture gpt",
+    "inlayer train --out model --resume --steps 900",
+    "torchrun --nproc-per-node 2 -m inlayer train book.txt --parallel data",
+)(train)

@@ -19,8 +19,9 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import ModelOption, app, console, examples, open_model, output_file
+from inlayer.cli.app import ModelOption, command, open_model, output_file
 from inlayer.cli.inputs import check_page_texts, parse_token_pair, read_texts, read_vectors
+from inlayer.cli.output import console
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import format_path, path_kind, write_output
 
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from inlayer.trace import Change, Pipeline
 
 DEFAULT_TEXT = "I love dogs"
-DEFAULT_DIMS, DEFAULT_TOKENS = 8, 256
+DEFAULT_DIMS = 8
+DEFAULT_TOKENS = 256  # in JSON; on the terminal, MAX_TOKENS and MAX_BATCH_TOKENS of trace/layout.py apply
 output_option = partial(typer.Option, rich_help_panel="Output")
 experiment_option = partial(typer.Option, rich_help_panel="Experiments")
 random_table_option = partial(typer.Option, rich_help_panel="Random table")
 
-WALK_EXAMPLES = examples(
+
+@command(
     'inlayer walk "I love dogs"',
     'inlayer walk "I love dogs" "I love cats too" --model path/to/model',
     'inlayer walk "dogs love dogs" --step 8 --dims 4',
@@ -43,74 +46,53 @@ WALK_EXAMPLES = examples(
     "inlayer walk --file letter.txt --json",
     'inlayer walk "I love dogs" --html walk.html',
 )
-
-
-@app.command(epilog=WALK_EXAMPLES)
 def walk(
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=f'One or more texts; several form a batch. "-" reads standard input. \\[default: {DEFAULT_TEXT}]'
-        ),
-    ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(help="Read a text from a UTF-8 file; can be repeated. One trailing newline is removed."),
-    ] = None,
-    embeds: Annotated[
-        str | None,
-        typer.Option(metavar="FILE.npy", help="Start at step 5 with vectors (T, D) or (B, T, D) instead of a text."),
-    ] = None,
+    texts: Annotated[list[str] | None, typer.Argument()] = None,
+    file: Annotated[list[str] | None, typer.Option()] = None,
+    embeds: Annotated[str | None, typer.Option(metavar="FILE.npy")] = None,
     model: ModelOption = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder. '
-            "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
-        ),
-    ] = None,
-    step: Annotated[int | None, output_option(min=1, max=8, help="Show only this step, 1 to 8.")] = None,
-    dims: Annotated[
-        int, output_option(min=1, max=65_536, help="Number of channels to show per vector.")
-    ] = DEFAULT_DIMS,
-    max_tokens: Annotated[
-        int | None,
-        output_option(
-            min=1,
-            max=65_536,
-            # MAX_TOKENS and MAX_BATCH_TOKENS of trace/layout.py, which needs torch
-            help="Maximum number of tokens to show per text (also used in step 8). \\[default: 12, 8 in a batch; "
-            f"{DEFAULT_TOKENS} in JSON]",
-        ),
-    ] = None,
-    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show per text.")] = 0,
-    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show per vector.")] = 0,
-    as_json: Annotated[bool, output_option("--json", help="Print the trace as JSON.")] = False,
-    html: Annotated[
-        str | None,
-        output_file(rich_help_panel="Output", help='Write a self-contained HTML page; "-" writes to standard output.'),
-    ] = None,
-    web: Annotated[bool, output_option("--web", help="Serve the page on this machine and print its address.")] = False,
-    positions: Annotated[
-        str | None,
-        experiment_option(
-            help='Replace the position scheme: "none", "learned", "sinusoidal", or "rotary". '
-            "\\[default: the model's own; for a random table: learned]"
-        ),
-    ] = None,
-    theta: Annotated[float | None, experiment_option(help="Base of rotary or sinusoidal positions.")] = None,
-    swap: Annotated[
-        str | None, experiment_option(metavar="I,J", help="Swap two tokens of the first text, counting from 0.")
-    ] = None,
-    pad: Annotated[int, experiment_option(min=0, max=4096, help="Number of padding tokens to append.")] = 0,
-    width: Annotated[int | None, random_table_option(min=1, max=4096, help="Row width. \\[default: 8]")] = None,
-    seed: Annotated[
-        int | None, random_table_option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")
-    ] = None,
+    tokenizer: Annotated[str | None, typer.Option()] = None,
+    step: Annotated[int | None, output_option(min=1, max=8)] = None,
+    dims: Annotated[int, output_option(min=1, max=65_536)] = DEFAULT_DIMS,
+    max_tokens: Annotated[int | None, output_option(min=1, max=65_536)] = None,
+    first_token: Annotated[int, output_option(min=0)] = 0,
+    first_channel: Annotated[int, output_option(min=0)] = 0,
+    as_json: Annotated[bool, output_option("--json")] = False,
+    html: Annotated[str | None, output_file(rich_help_panel="Output")] = None,
+    web: Annotated[bool, output_option("--web")] = False,
+    positions: Annotated[str | None, experiment_option()] = None,
+    theta: Annotated[float | None, experiment_option()] = None,
+    swap: Annotated[str | None, experiment_option(metavar="I,J")] = None,
+    pad: Annotated[int, experiment_option(min=0, max=4096)] = 0,
+    width: Annotated[int | None, random_table_option(min=1, max=4096)] = None,
+    seed: Annotated[int | None, random_table_option(min=0, max=2**63 - 1)] = None,
 ) -> None:
     """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states, and gradients.
 
     The rows come from a model. If --width or --seed is given, or --tokenizer without --model, they are random.
+
+    Options:
+        texts: One or more texts; several form a batch. "-" reads standard input. Default: I love dogs.
+        file: Read a text from a UTF-8 file; can be repeated. One trailing newline is removed.
+        embeds: Start at step 5 with vectors (T, D) or (B, T, D) instead of a text.
+        tokenizer: "words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder. Without
+            --model, the table is randomly initialized for it. Default: the model's own.
+        step: Show only this step, 1 to 8.
+        dims: Number of channels to show per vector.
+        max_tokens: Maximum number of tokens to show per text (also used in step 8). Default: 12, 8 in a batch; 256 in
+            JSON.
+        first_token: Index of the first token to show per text.
+        first_channel: Index of the first channel to show per vector.
+        as_json: Print the trace as JSON.
+        html: Write a self-contained HTML page; "-" writes to standard output.
+        web: Serve the page on this machine and print its address.
+        positions: Replace the position scheme: "none", "learned", "sinusoidal", or "rotary". Default: the model's own;
+            for a random table: learned.
+        theta: Base of rotary or sinusoidal positions.
+        swap: Swap two tokens of the first text, counting from 0.
+        pad: Number of padding tokens to append.
+        width: Row width. Default: 8.
+        seed: Seed of the random rows. Default: 0.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
     window = {"--max-tokens": max_tokens, "--first-token": first_token, "--first-channel": first_channel}

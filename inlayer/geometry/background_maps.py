@@ -26,6 +26,7 @@ from inlayer.files import locked
 from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_page import MapFacts, map_facts
 from inlayer.geometry.projection import (
+    Method,
     TableProjection,
     cache_folder,
     load_cached,
@@ -55,12 +56,12 @@ class BackgroundMaps:
         self._process: multiprocessing.process.BaseProcess | None = None
         self._lock = threading.Lock()
 
-    def get(self, method: str = "best") -> MapFacts:
+    def get(self, method: Method = "best") -> MapFacts:
         """Describe a map. After WAIT, its points are missing and `is_improving` is true; call again later."""
         ready, is_improving = self._find(method)
         return NOT_READY if ready is None else replace(ready[1], is_improving=is_improving)
 
-    def projection(self, method: str = "best") -> TableProjection | None:
+    def projection(self, method: Method = "best") -> TableProjection | None:
         """Return the projection that `get` describes, or None if it is not ready or the table cannot be mapped."""
         try:
             ready, _ = self._find(method)
@@ -68,7 +69,7 @@ class BackgroundMaps:
             return None
         return None if ready is None else ready[0]
 
-    def _find(self, method: str) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
+    def _find(self, method: Method) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
         if self.remote:
             raise InputError("the table is remote; a map would download all of it")
         if self.table.num_embeddings > MAX_ROWS:
@@ -76,7 +77,7 @@ class BackgroundMaps:
         if method == "tsne" and find_spec("openTSNE") is None and not self._has_tsne():
             raise missing_tsne_error()
         with self._lock:
-            chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
+            chosen: Method = "tsne" if method != "pca" and self._has_tsne() else "pca"
             if chosen not in self._maps:
                 self._maps[chosen] = in_thread(self._describe, chosen, "inlayer-map")
             future = self._maps[chosen]
@@ -87,7 +88,7 @@ class BackgroundMaps:
         with self._lock:
             return ready, method != "pca" and chosen == "pca" and self._improve()
 
-    def _describe(self, method: str) -> tuple[TableProjection, MapFacts]:
+    def _describe(self, method: Method) -> tuple[TableProjection, MapFacts]:
         projection = project(self.table, method, cache=cache_folder(), fingerprint=self._fingerprint)
         return projection, map_facts(self.table, self.vocabulary, projection)
 

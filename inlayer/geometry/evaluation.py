@@ -148,9 +148,8 @@ def _cosine(vector_a: Numbers, vector_b: Numbers) -> float:
 
 
 def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
-    parts = line.replace(",", "\t").split()
     try:
-        word_a, word_b, score = parts
+        word_a, word_b, score = line.replace(",", "\t").split()
         judged = float(score)
         if not math.isfinite(judged):
             raise ValueError(score)

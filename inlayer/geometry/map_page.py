@@ -15,18 +15,21 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
-from inlayer.errors import InlayerError, MissingExtraError
+from inlayer.errors import InlayerError, needs_package
 from inlayer.geometry.nearest import nearest_excluding_self, to_float32
 from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
-from inlayer.geometry.vocabulary import MIN_WORD, Vocabulary
+from inlayer.geometry.vocabulary import MIN_WORD, WORD, Vocabulary, without_spaces
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import pluralize
@@ -40,15 +43,12 @@ MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
 MIN_COMPLETE = 200  # with as many words that are certainly complete, a picture labels no others
 MAX_CANDIDATES = 1000  # words, and parts of words, that a picture tries to label
-EXAMPLES = {  # word groups of a picture that should be close together, by color, with their names in the legend
-    "#c9600f": ("numbers", "seven five three hundred"),
-    "#1f6fb5": ("dates", "Monday Friday Sunday April"),
-    "#1d6a40": ("places", "London France Paris China"),
-    "#9c2f6a": ("people", "king queen mother father"),
-    "#6a4fb3": ("feelings", "love hate want think"),
-    "#8a6d00": ("colors", "red blue green black"),
-}
-KINDS, KIND_COLORS = ("parts of words and other tokens", "words"), ("#7a86ab", "#1d7480")  # as on a page
+NO_KIND = "bytes, special tokens, rows without token"
+KINDS = ("words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts", NO_KIND)
+EXAMPLES = [  # groups of words that should be close together, labeled first in a picture
+    "seven", "five", "three", "hundred", "Monday", "Friday", "Sunday", "April", "London", "France", "Paris", "China",
+    "king", "queen", "mother", "father", "love", "hate", "want", "think", "red", "blue", "green", "black",
+]  # fmt: skip
 MAX_LABEL = 22  # columns
 MAX_NAME = 40
 LABEL_GLYPHS = glyphs_for("utf-8", color=False)
@@ -101,7 +101,7 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
     """Encode which rows are whole words, as in `MapFacts.words`."""
     if vocabulary.tokenizer is None:
         return None
-    return encode(vocabulary.words + vocabulary.truncated + 2 * vocabulary.inflected, "u1")
+    return encode(vocabulary.words.astype(np.uint8) + vocabulary.truncated + 2 * vocabulary.inflected, "u1")
 
 
 def per_row_distortion(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
@@ -167,91 +167,99 @@ def embedded_map(
         return None, {"note": f"No map: {error}."}
 
 
+def token_kinds(vocabulary: Vocabulary) -> list[str]:
+    """Return what each row looks like, one of KINDS; the same as labelOrder in page/map_labels.js."""
+    if vocabulary.tokenizer is None:
+        return [NO_KIND] * vocabulary.rows
+    whole = (vocabulary.words & ~vocabulary.truncated).tolist()
+    return [_kind(text or "", is_word=is_word) for text, is_word in zip(vocabulary.texts, whole, strict=True)]
+
+
+def _kind(text: str, *, is_word: bool) -> str:
+    text = regex.sub("^[ \u2581\u0120]", "", text)
+    if not WORD.fullmatch(text):
+        return "numbers and punctuation" if regex.fullmatch(r"[\p{N}\p{P}\p{S}]+", text) else NO_KIND
+    if not regex.match(r"\p{Script=Latin}", text):
+        return "other scripts"
+    if not is_word:
+        return "parts of words"
+    return "capitalized words" if regex.match(r"\p{Lu}", text) else "words"
+
+
+def kind_colors() -> dict[str, str]:
+    """Return the color of each of KINDS on a page: its style sheet defines NO_KIND first, and a light page first."""
+    colors = re.findall(r"--kind-\d: (#\w+)", map_files("map_canvas.css"))
+    return dict(zip((NO_KIND, *KINDS[:-1]), colors, strict=False))
+
+
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:
-    """Draw all points as a PNG, with labels on words that do not overlap and example groups of words in color."""
-    try:
+    """Draw all points as a PNG, in the colors of a page, with labels that do not overlap; example words are bold."""
+    with needs_package("a picture", "matplotlib", "'inlayer[map]'", "matplotlib"):
         import matplotlib as mpl
-    except ImportError as error:
-        raise MissingExtraError("a picture needs matplotlib: pip install 'inlayer[map]'") from error
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     points = projection.points
     drawn: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
+    kinds, colors = list(compress(token_kinds(vocabulary), drawn)), kind_colors()
     with mpl.rc_context({"font.family": "sans-serif", "text.parse_math": False}):
         figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        words = np.zeros(len(points), np.bool_)
-        if vocabulary.tokenizer is not None:
-            words = vocabulary.words & ~vocabulary.truncated
-        size = float(np.clip(6e4 / max(int(drawn.sum()), 1), 0.4, 8))
-        for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
-            x, y = points[drawn & kind].T
-            axes.scatter(x, y, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
-        candidates = _candidates(vocabulary, drawn)
-        used = {color for _, color in candidates}
-        for example_color, (name, _) in EXAMPLES.items():
-            if example_color in used:
-                axes.scatter([], [], s=size, c=example_color, linewidths=0, label=name)
-        if (drawn & words).any():
+        size = float(np.clip(6e4 / max(len(kinds), 1), 0.4, 8))
+        x, y = points[drawn].T
+        axes.scatter(x, y, s=size, c=[colors[kind] for kind in kinds], alpha=0.8, linewidths=0)
+        if len(present := [kind for kind in KINDS if kind in set(kinds)]) > 1:
+            for kind in present:
+                axes.scatter([], [], s=size, c=colors[kind], linewidths=0, label=kind)
             figure.legend(
-                loc="outside lower left",
-                ncols=8,
-                columnspacing=1.2,
-                handletextpad=0.2,
-                frameon=False,
-                fontsize=9,
-                labelcolor="#3c484c",
-                markerscale=3,
-            )
+                loc="outside lower left", ncols=len(present), columnspacing=1.2, handletextpad=0.2, frameon=False,
+                fontsize=9, labelcolor="#3c484c", markerscale=3,
+            )  # fmt: skip
         axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left", color="#1b2326")
         axes.set_axis_off()
         axes.set_aspect("equal", "datalim")
         canvas.draw()
         placed: list[Any] = []
-        renderer = canvas.get_renderer()
-        for token_id, color in candidates:
-            text = LABEL_GLYPHS.truncate(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
-            _label(axes, renderer, points[token_id], text, color, placed)
+        examples, others = _labeled_rows(vocabulary, drawn)
+        for token_id in (*examples, *others):
+            text = LABEL_GLYPHS.truncate(without_spaces(vocabulary.text(token_id)) or " ", MAX_LABEL)
+            _label(axes, canvas.get_renderer(), points[token_id], text, placed, is_bold=token_id in examples)
         output = io.BytesIO()
         figure.savefig(output, format="png")
     return output.getvalue()
 
 
-def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
-    """Return rows to label, most important first: examples in their group's color, words by id, parts of words."""
+def _labeled_rows(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
+    """Return the rows of the example words, and other rows to label: words by id, then parts of words."""
     if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
-        return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
+        return [], np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
-    by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}
-    colors = {word: color for color, (_, group) in EXAMPLES.items() for word in group.split()}
-    examples = {by_text[word]: color for word, color in colors.items() if word in by_text}
-    complete = [token_id for token_id in np.flatnonzero(vocabulary.inflected).tolist() if token_id not in examples]
-    long = [
-        token_id for token_id in words
-        if token_id not in examples and len(vocabulary.text(token_id).strip(" \u2581\u0120")) >= MIN_WORD
-    ]  # fmt: skip
-    labeled = [token_id for token_id in complete if drawn[token_id]] if len(complete) >= MIN_COMPLETE else long
+    by_text = {without_spaces(vocabulary.text(token_id)): token_id for token_id in reversed(words)}
+    examples = [by_text[word] for word in EXAMPLES if word in by_text]
+    labeled = np.flatnonzero(vocabulary.inflected & drawn).tolist()
+    if len(labeled) < MIN_COMPLETE:
+        labeled = [token_id for token_id in words if len(without_spaces(vocabulary.text(token_id))) >= MIN_WORD]
     parts = [  # where there are no words
         token_id for token_id in np.flatnonzero(drawn & ~vocabulary.words).tolist()
         if len(vocabulary.text(token_id)) > 2 and vocabulary.text(token_id).isalpha()
     ]  # fmt: skip
-    return [*examples.items(), *((token_id, None) for token_id in labeled[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
+    others = labeled[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES]
+    return examples, [token_id for token_id in others if token_id not in examples]
 
 
 def _label(
-    axes: Any, renderer: Any, point: npt.NDArray[np.float32], text: str, color: str | None, placed: list[Any]
+    axes: Any, renderer: Any, point: npt.NDArray[np.float32], text: str, placed: list[Any], *, is_bold: bool
 ) -> None:
     """Draw a label if it overlaps no other: right or left of its point, then above or below."""
     from matplotlib.patheffects import withStroke
 
-    size, weight, point_size, gap = (9.5, "bold", 5, (1.05, 1.15)) if color else (7.5, "normal", 2.5, (1.5, 2.4))
-    color = color or "#3c484c"
+    size, weight, point_size, gap = (9.5, "bold", 5, (1.05, 1.15)) if is_bold else (7.5, "normal", 2.5, (1.5, 2.4))
+    color = "#1b2326" if is_bold else "#3c484c"
     for x, y in ((5, 0), (-5, 0), (0, 5), (0, -5)):
         label = axes.annotate(
             text, point, xytext=(x, y), textcoords="offset points", zorder=4, fontsize=size, fontweight=weight,
-            ha={5: "left", -5: "right", 0: "center"}[x], va={5: "bottom", -5: "top", 0: "center"}[y], color=color,
+            color=color, ha={5: "left", -5: "right", 0: "center"}[x], va={5: "bottom", -5: "top", 0: "center"}[y],
             path_effects=[withStroke(linewidth=2.5, foreground="#ffffff", alpha=0.85)],
         )  # fmt: skip
         box = label.get_window_extent(renderer).expanded(*gap)
@@ -265,11 +273,9 @@ def _label(
 
 def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     """Return a Parquet file with id, text, x, y, and neighborhood_preservation, which embedding-atlas opens."""
-    try:
+    with needs_package("a Parquet file", "pyarrow", "'inlayer[map]'", "pyarrow"):
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError("a Parquet file needs pyarrow: pip install 'inlayer[map]'") from error
     rows = len(projection.points)
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],

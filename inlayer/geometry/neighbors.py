@@ -12,12 +12,12 @@ Tested against a plain computation on real models in tests/geometry/test_neighbo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import check_size
+from inlayer.checks import check_size, is_integer
 from inlayer.errors import InputError
 from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
@@ -29,7 +29,8 @@ from inlayer.tables.stored_table import StoredTable
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-Query = Any  # str, int, or vector
+Query = str | int | np.integer[Any] | npt.NDArray[Any] | Sequence[float]  # a word or text, a token id, or a vector (D,)
+SearchedTable = Literal["input", "head"]
 
 
 class Neighbor(NamedTuple):
@@ -70,7 +71,7 @@ class Analogy(NamedTuple):
     with_inputs: list[Neighbor]
 
 
-def searched_table(model: Model, table: str) -> StoredTable:
+def searched_table(model: Model, table: SearchedTable) -> StoredTable:
     """Return the table to search: "input", or "head" for the rows of the head."""
     if table not in {"input", "head"}:
         raise InputError(f'table is {quote(table)}; it must be "input" or "head"')
@@ -87,7 +88,7 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
         ids = vocabulary.ids_of(query)
         if not ids:
             raise InputError(f"{quote(query)} has no tokens, so it has no neighbors; pass another word or text")
-    elif isinstance(query, (int, np.integer)) and not isinstance(query, bool):
+    elif is_integer(query):
         ids = [int(query)]
     else:
         vector = np.asarray(query)
@@ -111,12 +112,12 @@ def find_neighbors(
     query: Query,
     k: int,
     allowed: Mask | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> list[Neighbor]:
     """Return the k tokens nearest to a query, nearest first; by default, special tokens are not allowed."""
     vector, ids = query_vector(query, table, vocabulary)
     allowed = vocabulary.allowed() if allowed is None else allowed
-    return _search(table, vocabulary, vector[None], k, allowed, [ids], progress or no_progress)[0]
+    return _search(table, vocabulary, vector[None], k, allowed, [ids], progress)[0]
 
 
 def find_analogy(

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from zipfile import BadZipFile
 
 import numpy as np
@@ -36,7 +36,7 @@ from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import in_thread
 
-METHODS = ("best", "pca", "tsne")
+Method = Literal["best", "pca", "tsne"]
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
 EXACT_WIDTH = 1024
 TSNE_WIDTH = 50  # principal components that t-SNE starts from
@@ -97,24 +97,23 @@ class TableProjection(NamedTuple):
 
 def project(
     table: StoredTable,
-    method: str = "pca",
+    method: Method = "pca",
     *,
     cache: Path | None = None,
     fingerprint: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> TableProjection:
     """Map every row of a table; `cache` is a folder for results, named by `fingerprint`, the table's fingerprint.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
-    if method not in METHODS:
-        raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(METHODS)}")
+    if method not in get_args(Method):
+        raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(get_args(Method))}")
     fingerprint = fingerprint or table_fingerprint(table)
     for name in ("tsne", "pca") if method == "best" else (method,):
         if (projection := load_cached(fingerprint, name, cache)) is not None:
             return projection
-    show = progress or no_progress
-    projection = _tsne(table, show) if method == "tsne" else pca(table, progress=show)
+    projection = _tsne(table, progress) if method == "tsne" else pca(table, progress=progress)
     if cache is not None and projection.complete:
         found = (projection.explained_variance_ratio, projection.axes)
         explained, axes = (np.nan if value is None else value for value in found)

@@ -31,8 +31,9 @@ MIN_WORD = 4  # letters; shorter words are neither truncated nor labeled first
 ENDINGS = frozenset(["s", "es", "d", "ed", "ing", "er", "ers", "ly"])
 
 
-def _plain(text: str | None) -> str:
-    return (text or "").translate(SPACES).strip().casefold()
+def without_spaces(text: str | None) -> str:
+    """Return the text of a token without spaces around it, however its tokenizer marks them."""
+    return (text or "").translate(SPACES).strip()
 
 
 class Vocabulary:
@@ -61,8 +62,8 @@ class Vocabulary:
     @cached_property
     def words(self) -> Mask:
         """Rows of whole words."""
-        stripped = [(text or "").translate(SPACES).strip() for text in self.texts]
-        candidates = {token_id: f"{CONTEXT} {text}" for token_id, text in enumerate(stripped) if WORD.fullmatch(text)}
+        texts = enumerate(map(without_spaces, self.texts))
+        candidates = {token_id: f"{CONTEXT} {text}" for token_id, text in texts if WORD.fullmatch(text)}
         before = self._tokenizer().encode(CONTEXT, add_special_tokens=False)
         encoded = self._tokenizer().encode_batch(candidates.values(), add_special_tokens=False, parse_special=False)
         mask = np.zeros(self.rows, np.bool_)
@@ -97,8 +98,7 @@ class Vocabulary:
 
     @cached_property
     def _ids_by_word(self) -> dict[str, int]:
-        texts = ((token_id, self.texts[token_id] or "") for token_id in np.flatnonzero(self.words).tolist())
-        return {text.translate(SPACES).strip(): token_id for token_id, text in texts}
+        return {without_spaces(self.texts[token_id]): token_id for token_id in np.flatnonzero(self.words).tolist()}
 
     def allowed(self, *, words_only: bool = False, script: str | None = None, include_special: bool = False) -> Mask:
         """Flag the rows that a search may return: only whole words, only a script, also special tokens."""
@@ -121,8 +121,9 @@ class Vocabulary:
 
     def variants(self, words: Iterable[str]) -> list[int]:
         """Return the ids of all tokens that are one of these words, ignoring case and whitespace."""
-        wanted = {_plain(word) for word in words} - {""}
-        return [] if self.tokenizer is None else [i for i, text in enumerate(self.texts) if _plain(text) in wanted]
+        wanted = {without_spaces(word).casefold() for word in words} - {""}
+        texts = [] if self.tokenizer is None else self.texts
+        return [i for i, text in enumerate(texts) if without_spaces(text).casefold() in wanted]
 
     def ids_of(self, text: str) -> list[int]:
         """Return the ids of a word or text, as it occurs in running text."""

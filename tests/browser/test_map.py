@@ -11,7 +11,7 @@ import pytest
 
 import inlayer
 from inlayer.geometry.compare import compare_page, match_rows
-from inlayer.geometry.map_page import all_neighbors, map_facts, render_map_page
+from inlayer.geometry.map_page import KINDS, all_neighbors, map_facts, render_map_page, token_kinds
 from inlayer.geometry.projection import TableProjection, measure_distortion, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
@@ -139,6 +139,12 @@ def test_rows_without_text_have_a_neutral_color(page: Page) -> None:
     kinds = "(texts) => Array.from(labelOrder(texts, null).kinds)"
     assert page.evaluate(kinds, ["#0", "#1", "#2"]) == [0, 0, 0]
     assert page.evaluate(kinds, ["#", "#3", "#2"]) == [4, 4, 0]  # tokens
+
+
+def test_kinds_are_those_of_a_picture(page: Page, model: inlayer.Model) -> None:
+    kinds = page.evaluate("Array.from(inlayerMap.kinds, (kind) => TOKEN_KINDS[kind])")
+    assert kinds == token_kinds(model.vocabulary)
+    assert set(kinds) == {*KINDS}
 
 
 def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: Path) -> None:
@@ -334,6 +340,27 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     expected = [one.text.replace(" ", "␣") for one in model.neighbors("king", 10, include_special=True)]
     assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
     watched.finish()
+
+
+def test_compared_maps_have_the_same_size(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:
+    """Even if a few points of one map are far away from the others."""
+    table, maps = (model.table, model.vocabulary), pca(model.table)
+    far = maps.points.copy()
+    far[:20] *= 20
+    path = tmp_path / "compare.html"
+    page = compare_page(("one", "two"), (maps, maps._replace(points=far)), match_rows(table, table), [])
+    path.write_text(page, encoding="utf-8")
+    opened = browser.new_page(reduced_motion="reduce")
+    opened.set_default_timeout(TIMEOUT)
+    opened.goto(path.as_uri())
+    first, second = (
+        np.diff(opened.evaluate(f"[812, 1988].map(inlayerMaps[{side}].toScreen)"), axis=0) for side in (0, 1)
+    )
+    assert np.linalg.norm(first) == pytest.approx(np.linalg.norm(second), rel=0.05)
+    opened.evaluate("for (let i = 0; i < 20; i += 1) inlayerMaps[1].zoom(0.5)")
+    width = opened.evaluate("document.getElementById('map-b').clientWidth")
+    assert all(0 < opened.evaluate(f"inlayerMaps[1].toScreen({token})[0]") < width for token in range(20))
+    opened.close()
 
 
 def test_compared_rows_are_listed_and_marked(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from safetensors.numpy import save_file
 
@@ -168,11 +169,22 @@ def test_a_picture_labels_words_and_parts_of_words(run: Run, tmp_path: Path, mon
     labels = figures[0].axes[0].texts
     sides = [sum((label.xy[0] > np.nanmean(points[:, 0])) == right for label in labels) for right in (False, True)]
     assert min(sides) > 60  # parts of words are on the right
-    groups = [name for name, _ in map_page.EXAMPLES.values()]
-    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == [*map_page.KINDS, *groups]
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == [*map_page.KINDS]
+    shown = np.flatnonzero(np.isfinite(points).all(axis=1)).tolist()
+    colors = dict(zip(shown, figures[0].axes[0].collections[0].get_facecolors(), strict=True))
+    for token, kind in ((1988, "words"), (2401, "capitalized words")):  # king, London
+        assert to_hex(colors[token]) == map_page.kind_colors()[kind]
     canvas = figures[0].canvas
     boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_a_picture_has_the_kinds_and_colors_of_a_page() -> None:
+    names = json.loads(re.findall(r"TOKEN_KINDS = (\[.+\]);", map_page.map_files("map_labels.js"))[0])
+    style = map_page.map_files("map_canvas.css")
+    colors = [re.findall(rf"--kind-{kind}: (#\w+);", style)[0] for kind in range(len(names))]
+    assert dict(zip(names, colors, strict=True)) == map_page.kind_colors()
+    assert {*names} == {*map_page.KINDS}
 
 
 @pytest.mark.slow

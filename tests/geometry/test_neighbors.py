@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import inlayer
 from inlayer.errors import IdRangeError, InputError
+from inlayer.geometry.map_page import encode_words
 from inlayer.geometry.neighbors import find_analogy, find_neighbors
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
@@ -176,6 +178,8 @@ def test_truncated_and_complete_words(model: inlayer.Model) -> None:
     assert {word for word in words if vocabulary.inflected[ids[word]]} == {"friend", "friends", "included"}
     assert not ((vocabulary.truncated | vocabulary.inflected) & ~vocabulary.words).any()
     assert not (vocabulary.truncated & vocabulary.inflected).any()
+    kinds = base64.b64decode(encode_words(vocabulary) or "")  # for a page
+    assert [kinds[ids[word]] for word in ("econom", "friend", "Monday")] == [2, 3, 1]
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("wordllama", "minilm", "smollm2")]

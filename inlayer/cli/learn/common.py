@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from inlayer.cli.app import app, console, examples
+from inlayer.cli.app import app, examples
+from inlayer.cli.output import console
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.service import MAX_SEED, CourseService
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput

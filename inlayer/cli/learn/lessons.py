@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, print_json
+from inlayer.cli.app import Json
 from inlayer.cli.inputs import read_prefix
 from inlayer.cli.learn.common import FOLDER, command, confirm, open_printer, open_service, paged
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz
 from inlayer.cli.learn.tasks import show_task_file
+from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import check_path, format_path, not_a_file, path_kind, write_output
 from inlayer.learn.course import not_found

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import print_json
 from inlayer.cli.learn.common import SEED, QuitError, command, interruptible, open_printer, open_service, prompt
+from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.learn.course_steps import QuizRun

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, print_json
+from inlayer.cli.app import Json
 from inlayer.cli.learn.common import (
     FOLDER,
     SEED,
@@ -22,6 +22,7 @@ from inlayer.cli.learn.common import (
     open_printer,
     open_service,
 )
+from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import format_path
 from inlayer.learn.service import CourseService

@@ -13,7 +13,7 @@ const norms = [compared.norms_a, compared.norms_b].map((text) => numbers(text, F
 const indexes = sides.map((side) => new Map(Array.from(side.ids, (id, index) => [id, index]))); // id -> index of the shared token
 const maps = sides.map((side, s) => makeMap(page(s === 0 ? "map-a" : "map-b"), side, {
   onHover: (id) => maps[1 - s].highlight(id === null ? null : partner(s, id)),
-  onChoose: (id) => open(s, id, s),
+  onChoose: (id) => open(s, id, s), fitMost: true,
 }));
 
 function byteArray(text) {

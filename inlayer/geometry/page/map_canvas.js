@@ -2,7 +2,8 @@
 //
 // makeMap(canvas, data, options) -> map
 // data: {points, texts, neighborhood_preservation?, preservation_k?, near?, cosines?, k?}; a row with NaN is not on the map
-// options: {onHover(id | null), onChoose(id), isStill(), byKind: color tokens by what they look like}
+// options: {onHover(id | null), onChoose(id), isStill(), byKind: color tokens by what they look like, fitMost: first show
+// most points, so that maps have the same size}
 
 const MOVE_TIME = 400; // milliseconds
 const MAX_ZOOM = 4000;
@@ -46,7 +47,7 @@ function makeMap(canvas, data, options = {}) {
     const scale = share * Math.min(width() / (right - left || 1e-9), height() / (top - bottom || 1e-9));
     return { x: (left + right) / 2, y: (bottom + top) / 2, scale };
   }
-  const wholeView = () => viewOf(grid.box, 0.92);
+  const wholeView = () => viewOf(options.fitMost && grid.count > 0 ? grid.middle ??= middleBox(grid) : grid.box, 0.92);
   function viewAround(ids) {
     const box = { left: Infinity, right: -Infinity, bottom: Infinity, top: -Infinity };
     for (const id of ids) {
@@ -56,7 +57,8 @@ function makeMap(canvas, data, options = {}) {
     const found = viewOf(box, 0.6);
     return { ...found, scale: Math.min(Math.max(found.scale, home.scale), home.scale * 14) };
   }
-  const limited = (scale) => Math.min(Math.max(scale, home.scale * 0.5), home.scale * MAX_ZOOM);
+  const smallest = () => 0.5 * Math.min(home.scale, viewOf(grid.box, 0.92).scale);
+  const limited = (scale) => Math.min(Math.max(scale, smallest()), home.scale * MAX_ZOOM);
 
   // ---- motion: named moves that run until their function returns false
 
@@ -381,7 +383,7 @@ function makeMap(canvas, data, options = {}) {
     get moving() { return moves.size > 0 || pending > 0; },
   };
   listenToMap(canvas, { map, zoom, pan, slide, drift, pointAt, hover, stop: () => moves.clear(),
-    isSmallest: () => view.scale <= home.scale * 0.51,
+    isSmallest: () => view.scale <= 1.02 * smallest(),
     chosen(id) { choose(id, false); options.onChoose?.(id); } });
   const recolor = () => { colors = null; redraw(); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);

@@ -181,6 +181,14 @@ function densityTones(shades, half) {
   return tones;
 }
 
+// A square around the middle of the points that contains most of them: the few that are far away would make the rest small.
+function middleBox({ xs, ys }) {
+  const sortedAt = (values, share) => Float32Array.from(values).sort()[Math.floor(share * (values.length - 1))];
+  const x = sortedAt(xs, 0.5), y = sortedAt(ys, 0.5);
+  const reach = sortedAt(xs.map((value, i) => Math.hypot(value - x, ys[i] - y)), 0.98);
+  return { left: x - reach, right: x + reach, bottom: y - reach, top: y + reach };
+}
+
 function middleOf(box) {
   const size = Math.max(box.right - box.left, box.top - box.bottom) || 1;
   return { x: (box.left + box.right) / 2, y: (box.bottom + box.top) / 2, size };
