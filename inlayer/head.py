@@ -83,17 +83,16 @@ class Head(HeadRows):
                 raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")
         if soft_cap is not None and not (is_finite(soft_cap) and soft_cap > 0):
             raise InputError(f"soft_cap is {soft_cap!r}; it must be a positive number, or None for no cap")
-        self.n_embd = n_embd
-        self.hidden_scale = hidden_scale
-        self.logit_scale = logit_scale
-        self.logit_divisor = logit_divisor
-        self.soft_cap = soft_cap
-        self.padding_idx = check_padding(padding_idx, vocab_size)
-        self.init_std = check_std(init_std)
-        self.register_parameter("weight", nn.Parameter(torch.empty(vocab_size, n_embd, device=device, dtype=dtype)))
-        self.register_parameter(
-            "bias", nn.Parameter(torch.empty(vocab_size, device=device, dtype=dtype)) if bias else None
+        self.n_embd, self.init_std, self.padding_idx = (
+            n_embd,
+            check_std(init_std),
+            check_padding(padding_idx, vocab_size),
         )
+        self.hidden_scale, self.logit_scale, self.logit_divisor = hidden_scale, logit_scale, logit_divisor
+        self.soft_cap = soft_cap
+        self.register_parameter("weight", nn.Parameter(torch.empty(vocab_size, n_embd, device=device, dtype=dtype)))
+        own_bias = nn.Parameter(torch.empty(vocab_size, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", own_bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -37,13 +37,13 @@ from inlayer.trace.family_facts import (
 from inlayer.trace.layout import Layout
 
 if TYPE_CHECKING:
-    from inlayer.trace.forward import Forward
+    from inlayer.trace.forward import ForwardPass
 
 
 MAX_SHARED = 6  # groups of n-grams with the same rows that the terminal shows
 
 
-def extra_tables(result: Forward) -> dict[str, Any]:
+def extra_tables(result: ForwardPass) -> dict[str, Any]:
     """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
     pipeline, ids, history = result.pipeline, result.ids_BT, result.history
     if ids is None or history is None:
@@ -56,7 +56,7 @@ def extra_tables(result: Forward) -> dict[str, Any]:
     }
 
 
-def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
+def _ngrams(result: ForwardPass, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
     rows = memory.row_ids(ids.numpy(), history.numpy(), result.mask_BS.long().numpy())
     spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
     heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
@@ -76,7 +76,7 @@ def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) 
     )  # fmt: skip
 
 
-def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> str:
+def _text(result: ForwardPass, spec: NgramSpec, b: int, index: int, order: int) -> str:
     """Return the tokens that an n-gram hashes, oldest first."""
     tokens, start = result.tokens[b], index
     if index >= len(tokens):
@@ -109,7 +109,7 @@ def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[S
     return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
 
 
-def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
+def _per_layer(result: ForwardPass, ids: Tensor) -> PerLayerFacts | None:
     layer, extra = result.pipeline.layer, result.pipeline.layer.per_layer_embedding
     if extra is None:
         return None
@@ -121,7 +121,7 @@ def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
     )  # fmt: skip
 
 
-def _value(result: Forward, ids: Tensor) -> ValueFacts | None:
+def _value(result: ForwardPass, ids: Tensor) -> ValueFacts | None:
     layer, table = result.pipeline.layer, result.pipeline.layer.value_embedding
     if table is None:
         return None

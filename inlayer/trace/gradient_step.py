@@ -30,7 +30,7 @@ from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
 from inlayer.trace.base import Facts
 from inlayer.trace.facts import Change
-from inlayer.trace.forward import Forward, RecordedRange
+from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -96,7 +96,7 @@ def take_gradient_step(
     projection: TableProjection | None = None,
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
-    result = Forward(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
+    result = ForwardPass(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
     loss = Loss(result) if result.count else None
     facts = GradientStepFacts(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,

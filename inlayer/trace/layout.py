@@ -32,14 +32,11 @@ MAX_PADDING = 2  # per text; if there are more, only the first is shown, since t
 MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
-CODE_PARTS = [
-    re.compile(pattern)
-    for pattern in (
-        r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s'"])+\s*""",  # words; a string is part of its word
-        r"\\(?:x..|u.{4}|U.{8}|.)|[\w.]+|.",  # escape codes, names and numbers, everything else
-        r".",  # characters of a long word in a string
-    )
-]
+CODE_PARTS = (
+    r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s'"])+\s*""",  # words; a string is part of its word
+    r"\\(?:x..|u.{4}|U.{8}|.)|[\w.]+|.",  # escape codes, names and numbers, everything else
+    r".",  # characters of a long word in a string
+)
 MAX_NOTE = 12  # lines of the note of a step, so that it is complete at 40 columns
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
 
@@ -146,19 +143,19 @@ class Layout:
         """Count the tokens from the start of the recorded range to the end of the text, without padding."""
         return max(0, text.n_tokens - self.trace.first_token)
 
-    def each_text(self) -> Iterator[tuple[int, TextTrace]]:
-        """Yield each text and its index, after adding its heading if there are several; then count those omitted."""
+    def each_text(self) -> Iterator[TextTrace]:
+        """Yield each text, after adding its heading if there are several; then count those omitted."""
         for index, text in enumerate(self.texts):
             if self.is_batch:
                 line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
                 shown = self.glyphs.truncate(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
                 self.add(line if text.text is None else line.append(f"  {shown}", style="not bold dim"))
-            yield index, text
+            yield text
         self.more(self.trace.shape[0] - len(self.texts), "text")
 
     def each_token(self, limit: int | None = None) -> Iterator[tuple[int, int, TokenTrace]]:
         """Yield each token with the indices of its text and the token; after each text, count those omitted."""
-        for text_index, text in self.each_text():
+        for text_index, text in enumerate(self.each_text()):
             shown = self.tokens(text)[:limit]
             for index, token in enumerate(shown):
                 yield text_index, index, token
@@ -280,10 +277,10 @@ class Layout:
         self.more(total - shown, noun)
 
 
-def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE_PARTS) -> Iterator[str]:
+def _breakable(code: str, width: int, patterns: Sequence[str] = CODE_PARTS) -> Iterator[str]:
     """Split code where a backslash can continue it: into words or, if these are too wide, tokens or characters."""
     pattern, *finer = patterns
-    for part in pattern.findall(code):
+    for part in re.findall(pattern, code):
         yield from _breakable(part, width, finer) if finer and cell_len(part) >= width else (part,)
 
 

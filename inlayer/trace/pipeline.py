@@ -120,8 +120,7 @@ class Pipeline:
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)
-        note = f"seed {seed}"
-        pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=note)
+        pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=f"seed {seed}")
         pipeline._tokenized = tokenized
         return pipeline
 

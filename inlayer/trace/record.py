@@ -20,22 +20,10 @@ from torch import Tensor
 from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
+from inlayer.trace import facts
 from inlayer.trace.backward import backward
 from inlayer.trace.extra_table_facts import extra_tables
-from inlayer.trace.facts import (
-    Change,
-    Character,
-    Gather,
-    Positions,
-    PreToken,
-    Span,
-    StageFacts,
-    StageValue,
-    TextTrace,
-    TokenTrace,
-    Trace,
-)
-from inlayer.trace.forward import Forward, RecordedRange, TokenizedText
+from inlayer.trace.forward import ForwardPass, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
@@ -55,16 +43,16 @@ def record_walk(
     texts: Sequence[str] | None,
     inputs_embeds: Tensor | None,
     recorded: RecordedRange,
-    change: Change,
-) -> Trace:
+    change: facts.Change,
+) -> facts.Trace:
     """Run a batch of texts, or vectors instead of texts."""
     if (texts is None) == (inputs_embeds is None):
         raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
-    result = Forward(pipeline, change, recorded)
+    result = ForwardPass(pipeline, change, recorded)
     result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
     width = result.width
     stages = [_stage(result, stage) for stage in result.stages[1:]]
-    trace = Trace(
+    trace = facts.Trace(
         steps=[],
         source=pipeline.source,
         note=pipeline.note,
@@ -91,7 +79,7 @@ def record_walk(
     return replace(trace, steps=describe_steps(trace))
 
 
-def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
+def _tokens(result: ForwardPass, stages: list[facts.StageFacts]) -> list[list[facts.TokenTrace]]:
     pipeline, channels = result.pipeline, result.recorded.channels
     # Whole tensors are converted in one call: token by token, a few thousand tokens would take a second.
     rows, *outputs = [values_of(stage.output, channels) for stage in result.stages]
@@ -107,18 +95,18 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         used = result.unique.ids_U.tolist()
         hexes = dict(zip(used, pipeline.stored_hex(used, result.unique.rows_UD, channels), strict=True))
 
-    def stage_value(index: int, b: int, t: int) -> StageValue:
+    def stage_value(index: int, b: int, t: int) -> facts.StageValue:
         table, vectors = stages[index].table, added[index]
         row = offset = None
         if table is not None:
             row = positions[b][t] + first_row if stages[index].name == "position" else 0
             offset = table.row_offset(row)
-        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
+        return facts.StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
 
-    def trace_token(b: int, t: int) -> TokenTrace:
+    def trace_token(b: int, t: int) -> facts.TokenTrace:
         values = [stage_value(index, b, t) for index in range(len(stages))]
         token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
-        return TokenTrace(
+        return facts.TokenTrace(
             id=token_id,
             token=None if token_id is None else pipeline.token_text(token_id),
             label=f"vector {t + result.recorded.first_token}" if token_id is None else result.label(b, t, token_id),
@@ -138,21 +126,21 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     return [[trace_token(b, t) for t in range(result.count)] for b in range(len(masks))]
 
 
-def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
+def _text(result: ForwardPass, b: int, tokens: list[facts.TokenTrace]) -> facts.TextTrace:
     """Record a text of the batch around its recorded tokens."""
     if not result.texts:
-        return TextTrace(
+        return facts.TextTrace(
             text=None, normalized=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
             n_tokens=result.length, n_padding=0, tokens=tokens,
         )  # fmt: skip
     text = result.texts[b]
     part = _recorded_part(text, result.recorded)
-    return TextTrace(
+    return facts.TextTrace(
         text=part,
         normalized=_normalized(result.pipeline.tokenizer, part),
         n_characters=len(text.text),
         n_bytes=len(text.text.encode()),
-        characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
+        characters=[facts.Character(text=character, bytes=character.encode().hex()) for character in part],
         pre_tokens=None if text.spans is None else list(_pre_tokens(result, text, text.spans)),
         n_pre_tokens=len(text.spans or ()),
         n_tokens=len(text.tokens),
@@ -180,7 +168,7 @@ def _recorded_part(text: TokenizedText, recorded: RecordedRange) -> str:
     return text.text[len(before) : len(text.text) - len(after)]
 
 
-def _pre_tokens(result: Forward, text: TokenizedText, spans: list[Span]) -> Iterator[PreToken]:
+def _pre_tokens(result: ForwardPass, text: TokenizedText, spans: list[facts.Span]) -> Iterator[facts.PreToken]:
     """Yield the pre-tokens that have a token in the recorded range."""
     recorded, tokens, source = result.recorded, text.tokens, text.text.encode()
     # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
@@ -197,7 +185,7 @@ def _pre_tokens(result: Forward, text: TokenizedText, spans: list[Span]) -> Iter
         ids = tuple(token.id for token in tokens[first:next_first])
         merges = result.pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
         covered = max(first - recorded.first_token, 0), min(next_first, recorded.end) - recorded.first_token
-        yield PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges)
+        yield facts.PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges)
 
 
 def values_of(vectors: Tensor, channels: slice) -> Any:
@@ -205,13 +193,13 @@ def values_of(vectors: Tensor, channels: slice) -> Any:
     return vectors[..., channels].double().tolist()
 
 
-def _gather(result: Forward) -> Gather:
+def _gather(result: ForwardPass) -> facts.Gather:
     """Compare the gathered rows with a one-hot matrix product."""
     rows_BTD, unique, table = result.stages[0].output, result.unique, result.pipeline.table
     shape = (rows_BTD.shape[0], result.length, rows_BTD.shape[2])
     if unique is None:
         note = "no lookup: the vectors were given"
-        return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
+        return facts.Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
     one_hot_values = len(unique.ids_U) * table.shape[0]
     compare_all = max(result.pipeline.numel(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
     if compare_all:
@@ -223,10 +211,10 @@ def _gather(result: Forward) -> Gather:
     if not equal:
         note = "the table contains non-finite values, and 0 x infinity is NaN"
     compared = table.shape[0] if compare_all else len(unique.ids_U)
-    return Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
+    return facts.Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
 
 
-def _stage(result: Forward, stage: LayerStage) -> StageFacts:
+def _stage(result: ForwardPass, stage: LayerStage) -> facts.StageFacts:
     layer = result.active.layer
     notes = {
         "scale": f"each row is multiplied by {layer.scale:g}",
@@ -240,18 +228,18 @@ def _stage(result: Forward, stage: LayerStage) -> StageFacts:
         "mask": "vectors of padding are set to zero",
     }
     table = result.pipeline.stage_table(stage.name, layer)
-    return StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
+    return facts.StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
 
 
-def _positions(result: Forward) -> Positions:
+def _positions(result: ForwardPass) -> facts.Positions:
     layer, from_model, note = result.active
     if not note and layer.block_size is not None and result.length > layer.block_size:
         note = f"{result.length:,} tokens exceed the model's context length of {layer.block_size:,}"
-    return Positions(
+    return facts.Positions(
         scheme=scheme_of(layer),  # type: ignore[arg-type]
         from_model=from_model,
         block_size=layer.block_size if from_model else None,
         note=note,
-        rotary=[facts for facts, _ in result.rotary],
+        rotary=[rotary for rotary, _ in result.rotary],
         relative=relative_facts(result) if from_model else None,
     )

@@ -27,14 +27,14 @@ from inlayer.trace.family_facts import RelativeFacts
 from inlayer.trace.layout import INDENT, Layout, padded
 
 if TYPE_CHECKING:
-    from inlayer.trace.forward import Forward
+    from inlayer.trace.forward import ForwardPass
 
 KEY, FROM_LAST, DISTANCE = "position of the key", "position of the key - last position", "position of the key - query"
 MAX_HEADS = 4  # heads shown on the terminal
 MAX_BIAS_BYTES = 16 << 20
 
 
-def relative_facts(result: Forward) -> RelativeFacts | None:
+def relative_facts(result: ForwardPass) -> RelativeFacts | None:
     """Return the relative positions of the recorded range, or None if the model has none."""
     spec = result.pipeline.layer.relative
     if isinstance(spec, AlibiSpec):
@@ -42,7 +42,7 @@ def relative_facts(result: Forward) -> RelativeFacts | None:
     return None if spec is None else _buckets(result, spec)
 
 
-def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
+def _alibi(result: ForwardPass, spec: AlibiSpec) -> RelativeFacts:
     columns = torch.arange(result.shown.start, result.shown.start + result.count)
     if spec.bias_max is not None:
         columns -= result.length - 1
@@ -54,7 +54,7 @@ def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
     )  # fmt: skip
 
 
-def _buckets(result: Forward, spec: RelativeBucketSpec) -> RelativeFacts:
+def _buckets(result: ForwardPass, spec: RelativeBucketSpec) -> RelativeFacts:
     columns = torch.arange(1 - result.count, max(result.count, 1))
     rows = relative_rows(spec, columns)
     tensor, n_heads, bias, offsets = "", None, list[list[float]](), list[int]()

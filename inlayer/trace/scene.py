@@ -24,7 +24,7 @@ from torch import Tensor
 from inlayer.tensors import one_thread
 from inlayer.trace.base import Facts
 from inlayer.trace.facts import Change, RotaryFacts
-from inlayer.trace.forward import Forward, RecordedRange
+from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -94,7 +94,7 @@ def describe_scene(
     """Run texts and record up to `max_tokens` tokens of each as strips, with cosines starting at `first_token`."""
     change = change or Change()
     recorded = RecordedRange(min(max_tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
-    result = Forward(pipeline, change, recorded).run_texts(texts)
+    result = ForwardPass(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
     added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.count)))[:MAX_COMPARED]

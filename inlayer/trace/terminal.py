@@ -95,7 +95,7 @@ def _model(layout: Layout) -> None:
 def bytes_step(layout: Layout) -> None:
     """Step 1: each character above its bytes."""
     cut, as_hex = layout.glyphs.truncate, layout.glyphs.hex
-    for _, text in layout.each_text():
+    for text in layout.each_text():
         units = [
             (cut(char.text, 12), as_hex(char.bytes, 24), "cyan" if len(char.bytes) > 2 else "dim")
             for char in text.characters
@@ -110,7 +110,7 @@ def pre_tokens_step(layout: Layout) -> None:
     available = layout.columns - INDENT - 2
     if all(text.pre_tokens is None for text in layout.trace.texts):
         return
-    for _, text in layout.each_text():
+    for text in layout.each_text():
         units = [
             (layout.glyphs.truncate_bytes(part.bytes, available), layout.glyphs.hex(part.bytes, available), "dim")
             for part in text.pre_tokens or []
@@ -126,7 +126,7 @@ def ids_step(layout: Layout) -> None:
             name = f"text {index}" if layout.is_batch else "this text"
             layout.note(f"the tokenizer normalizes {name} to: {text.normalized}")
     layout.add(_token_heading(layout).append(f"  {'id':>{digits}}  bytes"))
-    for _, text in layout.each_text():
+    for text in layout.each_text():
         tokens = layout.tokens(text)
         for index, token in enumerate(tokens):
             mark = "  special" if token.special and token.mask else "" if token.mask or token.bytes else "  padding"
