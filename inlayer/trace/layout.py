@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from textwrap import wrap
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -41,8 +41,7 @@ MAX_NOTE = 12  # lines of the note of a step, so that it is complete at 40 colum
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(NamedTuple):
     """The columns of a table of vectors."""
 
     head: int  # columns before the numbers
