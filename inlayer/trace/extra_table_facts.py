@@ -224,7 +224,6 @@ def _add_value_embeddings(layout: Layout, facts: ValueFacts) -> None:
     title = f"value embeddings: {facts.tensor or 'in memory'}"
     layout.table_title(title, f"{size}{_reads(facts)}; {blocks}")
     grid = layout.grid([vector for text in facts.vectors for vector in text], facts.width)
-    layout.grid_heading(grid)
     for b, t, token in layout.each_token():
         layout.vector(layout.head(t, token), facts.vectors[b][t], grid)
 

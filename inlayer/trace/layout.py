@@ -195,7 +195,7 @@ class Layout:
 
     # ---- vectors
 
-    def grid(self, vectors: Sequence[Vector], channels: int, *, head: int = 0) -> Grid:
+    def columns_of(self, vectors: Sequence[Vector], channels: int, head: int = 0) -> Grid:
         """Return columns for vectors that share a scale."""
         recorded = max(map(len, vectors), default=0)
         before = head or self.head_width
@@ -206,16 +206,20 @@ class Layout:
         more = f" {self.glyphs.more}" if numbers < channels else ""
         return Grid(head=before, numbers=numbers, more=more, strip=strip, scale=largest(vectors))
 
-    def grid_heading(self, grid: Grid, name: str = "token", *, unit: str = "", indent: int | None = None) -> None:
-        """Add column headings: channel numbers, and the scale of the heat strips."""
-        before = self.label_start if indent is None else indent
-        line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
+    def grid(
+        self, vectors: Sequence[Vector], channels: int, *, head: int = 0, heading: str = "", unit: str = ""
+    ) -> Grid:
+        """Add column headings: channel numbers, and the scale of the heat strips. Return the columns."""
+        grid = self.columns_of(vectors, channels, head)
+        heading = heading or " " * self.label_start + "token"
+        line = padded(Text(heading[: grid.head], style="dim"), grid.head)
         first = 0 if unit else self.trace.first_channel
         for channel in range(grid.numbers):
             line.append(f"{unit if channel == 0 else ''}{first + channel}".rjust(NUMBER + 1))
         scale = f"{' ' * len(grid.more)}  {self.glyphs.plus_minus}{grid.number(grid.scale)}"
         fits = cell_len(line.plain) + len(scale) <= self.columns
         self.add(line.append(scale if fits and grid.strip and not math.isnan(grid.scale) else ""))
+        return grid
 
     def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> None:
         """Add a line with a vector: its first values as numbers, and more of them as a heat strip."""
@@ -244,7 +248,7 @@ class Layout:
         self.add(line)
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
-        """Return columns for several named vectors per token."""
+        """Add headings for several named vectors per token, and return the columns."""
         first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
         names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
         head = self.label_start + max(first, names + 1)  # two spaces before a negative number, as after a label

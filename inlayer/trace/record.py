@@ -1,8 +1,7 @@
-"""One walk: run a batch through a pipeline and record every step as facts.
+"""One walk, recorded: every step of a forward pass as facts.
 
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
 - every number is read from the objects that do the work; none is recomputed
-- runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 3 in tests/trace/test_tokenization.py.
 """
@@ -10,16 +9,14 @@ Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
-from inlayer.tensors import one_thread
 from inlayer.trace import facts
 from inlayer.trace.backward import backward
 from inlayer.trace.extra_table_facts import extra_tables
@@ -30,27 +27,14 @@ from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:
     from inlayer.tokenizers import Tokenizer
-    from inlayer.trace.pipeline import Pipeline
 
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
 
 
-@one_thread()
-@torch.no_grad()
-def record_walk(
-    pipeline: Pipeline,
-    texts: Sequence[str] | None,
-    inputs_embeds: Tensor | None,
-    recorded: RecordedRange,
-    change: facts.Change,
-) -> facts.Trace:
-    """Run a batch of texts, or vectors instead of texts."""
-    if (texts is None) == (inputs_embeds is None):
-        raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
-    result = ForwardPass(pipeline, change, recorded)
-    result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
-    width = result.width
+def record_walk(result: ForwardPass) -> facts.Trace:
+    """Convert a forward pass to facts, and add its backward pass."""
+    pipeline, recorded, width = result.pipeline, result.recorded, result.width
     stages = [_stage(result, stage) for stage in result.stages[1:]]
     trace = facts.Trace(
         steps=[],
@@ -61,8 +45,8 @@ def record_walk(
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
         **recorded._replace(dims=max(0, min(recorded.dims, width - recorded.first_channel)))._asdict(),
-        input="text" if inputs_embeds is None else "inputs_embeds",
-        change=change,
+        input="inputs_embeds" if result.ids_BT is None else "text",
+        change=result.change,
         texts=[_text(result, b, tokens) for b, tokens in enumerate(_tokens(result, stages))],
         table=pipeline.table,
         gather=_gather(result),

@@ -195,7 +195,6 @@ def positions_step(layout: Layout) -> None:
     shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
     tokens = [token for text in layout.texts for token in layout.tokens(text)[:shown]]
     grid = layout.named_grid([parts(token) for token in tokens], layout.trace.shape[2])
-    layout.grid_heading(grid)
     for _, index, token in layout.each_token(shown):
         layout.named_vectors(index, layout.label(token), parts(token), grid)
 
@@ -230,7 +229,7 @@ def backward_step(layout: Layout) -> None:
     if (unmasked := backward.unmasked_padding_gradient) is not None:
         layout.note("the padding row receives no gradient; without padding_idx it would receive")
         name = layout.head(None).append("padding", style="dim")
-        grid = layout.grid([unmasked], channels, head=max(layout.head_width, len(name)))
+        grid = layout.columns_of([unmasked], channels, head=max(layout.head_width, len(name)))
         layout.vector(name, unmasked, grid)
 
 
@@ -283,7 +282,6 @@ def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
 
 def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channels: int) -> None:
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
-    layout.grid_heading(grid)
     for _, index, token in layout.each_token():
         layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")
 
@@ -310,8 +308,8 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> None:
     head = max(layout.head_width, *(layout.label_start + len(name) for name in blocks))
     for name, field in blocks.items():
         vectors = [getattr(token.rotations[which], field) for token in tokens]
-        grid = layout.grid(vectors, rotary.n_pairs, head=head)
-        layout.grid_heading(grid, name, unit="pair ")
+        heading = " " * layout.label_start + name
+        grid = layout.grid(vectors, rotary.n_pairs, head=head, heading=heading, unit="pair ")
         for token, values in zip(tokens, vectors, strict=True):
             layout.vector(layout.head(token.position - layout.trace.first_token, token), values, grid)
     layout.omitted_tokens(longest, len(tokens))
@@ -328,7 +326,6 @@ def _stages(layout: Layout) -> None:
     for stage, value in zip(trace.stages, token.stages, strict=True):
         parts.append((stage.name, value.output) if value.added is None else (f"+ {stage.name}", value.added))
     grid = layout.named_grid([parts], trace.shape[2])
-    layout.grid_heading(grid)
     layout.named_vectors(0, layout.label(token), parts, grid)
 
 
@@ -351,10 +348,8 @@ def _gradients(layout: Layout, backward: Backward, channels: int) -> None:
     names = max([len("token"), *(cell_len(label.plain) for label in labels)])
     ids = max([2, *(len(str(row.id)) for row in rows)])
     times = max([len("count"), *(len(f"{row.count:,}") for row in rows)])
-    head = INDENT + names + ids + times + NUMBER + 6
-    grid = layout.grid([row.total for row in rows], channels, head=head)
-    title = f"{'token':<{names}}  {'id':>{ids}}  {'count':>{times}}  {'norm':>{NUMBER}}"
-    layout.grid_heading(grid, title, indent=INDENT)
+    heading = f"{' ' * INDENT}{'token':<{names}}  {'id':>{ids}}  {'count':>{times}}  {'norm':>{NUMBER}}"
+    grid = layout.grid([row.total for row in rows], channels, head=len(heading), heading=heading)
     for row, label in zip(rows, labels, strict=True):
         line = padded(Text(" " * INDENT).append_text(label), INDENT + names)
         line.append(f"  {row.id:>{ids}}", style="cyan")
@@ -369,6 +364,5 @@ def _gradients(layout: Layout, backward: Backward, channels: int) -> None:
     ][:MAX_GRADIENT_SUMS]
     if sums:
         grid = layout.named_grid([parts for _, parts in sums], channels)
-        layout.grid_heading(grid)
         for label, parts in sums:
             layout.named_vectors(None, label, parts, grid)
