@@ -121,6 +121,7 @@ class ForwardPass:
         if self.change.swap is not None or self.change.pad:
             raise InputError("swap and pad apply to tokens; they cannot be combined with inputs_embeds")
         _, _, embeds_BTD = with_batch_axis(None, inputs_embeds, self.pipeline.layer.token_embedding.embedding_dim)
+        assert embeds_BTD is not None
         self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.bool), None, embeds_BTD)
         return self
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from inlayer.layer_stage import LayerStage
+from inlayer.tokenizers import Tokenizer
 from inlayer.trace import facts
 from inlayer.trace.backward import backward
 from inlayer.trace.extra_table_facts import extra_tables
@@ -24,9 +25,6 @@ from inlayer.trace.forward import ForwardPass, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
-
-if TYPE_CHECKING:
-    from inlayer.tokenizers import Tokenizer
 
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
