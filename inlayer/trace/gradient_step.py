@@ -28,8 +28,8 @@ from inlayer.head import compute_logits
 from inlayer.ragged import IdArray
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
-from inlayer.trace.base import Facts
 from inlayer.trace.facts import Change
+from inlayer.trace.facts_base import Facts
 from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:

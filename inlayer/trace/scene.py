@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from inlayer.tensors import one_thread
-from inlayer.trace.base import Facts
 from inlayer.trace.facts import Change, RotaryFacts
+from inlayer.trace.facts_base import Facts
 from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:
