@@ -83,17 +83,13 @@ class Head(HeadRows):
                 raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")
         if soft_cap is not None and not (is_finite(soft_cap) and soft_cap > 0):
             raise InputError(f"soft_cap is {soft_cap!r}; it must be a positive number, or None for no cap")
-        self.n_embd = n_embd
-        self.hidden_scale = hidden_scale
-        self.logit_scale = logit_scale
-        self.logit_divisor = logit_divisor
-        self.soft_cap = soft_cap
+        self.n_embd, self.init_std = n_embd, check_std(init_std)
         self.padding_idx = check_padding(padding_idx, vocab_size)
-        self.init_std = check_std(init_std)
+        self.hidden_scale, self.logit_scale, self.logit_divisor = hidden_scale, logit_scale, logit_divisor
+        self.soft_cap = soft_cap
         self.register_parameter("weight", nn.Parameter(torch.empty(vocab_size, n_embd, device=device, dtype=dtype)))
-        self.register_parameter(
-            "bias", nn.Parameter(torch.empty(vocab_size, device=device, dtype=dtype)) if bias else None
-        )
+        own_bias = nn.Parameter(torch.empty(vocab_size, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", own_bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -161,9 +157,6 @@ class Head(HeadRows):
             5.5452
         """
         hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction, z_loss)
-        local = self._local_rows()
-        weight_VD = self._weight_without_padding_gradient() if local is None else local.rows_MD
-        bias_V: Tensor | None = self.bias if local is None else local.entries(self.bias)
         counted_N = targets_N != ignore_index
         for padding_idx in {self.padding_idx, self._padding_row()} - {None}:
             counted_N &= targets_N != padding_idx
@@ -175,26 +168,18 @@ class Head(HeadRows):
             if not bool(counted_N.all()):  # skip ignored targets
                 counted = counted_N.nonzero().squeeze(1)
                 hidden_ND, targets_N = hidden_ND.index_select(0, counted), targets_N.index_select(0, counted)
-            loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=reduction, z_loss=z_loss)
+            loss = self._loss(hidden_ND, targets_N, reduction, z_loss)
         else:
             targets_N = targets_N.where(counted_N, IGNORE_INDEX)
-            summed = "sum" if reduction == "mean" else reduction
-            loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=summed, z_loss=z_loss)
+            loss = self._loss(hidden_ND, targets_N, "sum" if reduction == "mean" else reduction, z_loss)
             loss = loss / counted_N.sum().clamp(min=1) if reduction == "mean" else loss
         return loss.view(shape) if reduction == "none" else loss
 
-    def _loss(
-        self,
-        hidden_ND: Tensor,
-        targets_N: Tensor,
-        weight_VD: Tensor,
-        bias_V: Tensor | None,
-        local: sharding.LocalRows | None,
-        *,
-        reduction: str,
-        z_loss: float,
-    ) -> Tensor:
+    def _loss(self, hidden_ND: Tensor, targets_N: Tensor, reduction: str, z_loss: float) -> Tensor:
         """Return the loss of targets that are rows or IGNORE_INDEX, by torch's chunks or ours."""
+        local = self._local_rows()
+        weight_VD = self._weight_without_padding_gradient() if local is None else local.rows_MD
+        bias_V: Tensor | None = self.bias if local is None else local.entries(self.bias)
         if local is not None:
             hidden_ND = sharding.copy_to_processes(hidden_ND, local.mesh)
         device = hidden_ND.device.type

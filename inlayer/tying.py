@@ -163,9 +163,8 @@ class HeadRows(nn.Module):
         self._source = (source,)
         self.register_parameter("weight", None)
         self._modules.pop("stored", None)
-        heads: list[object] | None = getattr(
-            source, "_tied_heads", None
-        )  # so that Embeddings.resize can resize their biases
+        # So that Embeddings.resize can resize their biases.
+        heads: list[object] | None = getattr(source, "_tied_heads", None)
         if heads is not None and all(self is not known for known in heads):
             heads.append(self)
         return self
@@ -194,20 +193,10 @@ class HeadRows(nn.Module):
             self._source = None
         return self
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load as usual. A tied head accepts a copy of the table's rows, which plain tied models save as well."""
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        *_, unexpected_keys, error_msgs = args
         key = f"{prefix}weight"
         if self.tied and key in unexpected_keys:
             unexpected_keys.remove(key)

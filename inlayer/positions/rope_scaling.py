@@ -21,8 +21,12 @@ from inlayer.families.rope_scaling_settings import RopeScaling
 
 def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
     """Return 1 / theta^(2i / dim) for every pair i: one radian per token for the first, almost none for the last."""
-    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
-    return 1.0 / (theta**exponent)
+    return 1.0 / _powers(dim, theta)
+
+
+def _powers(dim: int, theta: float | Tensor) -> Tensor:
+    powers: Tensor = theta ** (torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim)
+    return powers
 
 
 def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
@@ -74,7 +78,7 @@ def _dynamic_ntk(scaling: settings.DynamicNTKScaling, dim: int, theta: float, le
 def _yarn(scaling: settings.YarnScaling, dim: int, theta: float) -> Tensor:
     if not theta > 1:
         raise InputError(f"RoPE scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}")
-    powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
+    powers = _powers(dim, theta)
     unscaled, divided = 1.0 / powers, 1.0 / (scaling.factor * powers)
     # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
     low, high = (
@@ -110,9 +114,8 @@ def _long_rope(scaling: settings.LongRopeScaling, dim: int, theta: float, length
                 f"RoPE scaling 'longrope' has {len(getattr(scaling, name))} values in {name}; "
                 f"a rotated width of {dim} needs {dim // 2}"
             )
-    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
     long, short = (
-        1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * theta**exponent)
+        1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * _powers(dim, theta))
         for factors in (scaling.long_factor, scaling.short_factor)
     )
     return torch.where(length > scaling.original_max_position_embeddings, long, short)

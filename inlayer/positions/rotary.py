@@ -218,14 +218,14 @@ class RotaryPositions(nn.Module):
             >>> cos.shape, sin.dtype
             (torch.Size([1, 3, 4]), torch.bfloat16)
         """
-        position_ids = check_ids(position_ids, "position_ids")
-        if self._parameters_for(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
+        position_ids, settings = check_ids(position_ids, "position_ids"), self._parameters_for(layer_type)
+        if settings.scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
         else:
             length = position_ids.max().long().cpu() + 1  # long first: 127 + 1 is -128 in int8
         frequencies, factor = self.inverse_frequencies(length, layer_type)
         frequencies = frequencies.to(position_ids.device)
-        sections = self._parameters_for(layer_type).sections
+        sections = settings.sections
         if sections is not None and position_ids.dim() == 3:
             if not is_jit_tracing() and len(position_ids) != len(sections):
                 names = "time, height, and width" if len(sections) == 3 else "rows and columns"
@@ -233,7 +233,7 @@ class RotaryPositions(nn.Module):
                     f"position_ids has shape {tuple(position_ids.shape)}; expected ({len(sections)}, batch, tokens): "
                     f"one axis each for {names}"
                 )
-            axes = axis_of_pairs(sections, frequencies.numel(), self._parameters_for(layer_type).sections_interleaved)
+            axes = axis_of_pairs(sections, frequencies.numel(), settings.sections_interleaved)
             angles = position_ids.movedim(0, -1)[..., axes].float() * frequencies
         else:
             angles = position_ids[..., None].float() * frequencies

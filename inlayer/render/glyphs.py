@@ -31,14 +31,14 @@ class Glyphs:
 
     encoding: str
     color: bool
-    blank: str
-    more: str
-    rule: str
-    bar: str
-    arrow: str
-    times: str
-    plus_minus: str
-    strip: str  # seven levels, from most negative to most positive
+    blank: str = "␣"
+    more: str = "…"
+    rule: str = "─"
+    bar: str = "│"
+    arrow: str = "→"
+    times: str = "×"
+    plus_minus: str = "±"
+    strip: str = "▁▂▃▄▅▆▇"  # seven levels, from most negative to most positive
 
     def escape(self, text: str) -> str:
         """Escape a text so that it stays on one line and cannot control the terminal."""
@@ -104,10 +104,6 @@ class Glyphs:
         return strip
 
 
-UNICODE = {
-    "blank": "␣", "more": "…", "rule": "─", "bar": "│", "arrow": "→", "times": "×", "plus_minus": "±",
-    "strip": "▁▂▃▄▅▆▇",
-}  # fmt: skip
 ASCII = {
     "blank": "\\s", "more": "...", "rule": "-", "bar": "|", "arrow": "->", "times": "x", "plus_minus": "+-",
     "strip": "=~-.+*#",
@@ -117,13 +113,14 @@ ASCII = {
 @cache
 def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
     """Choose the glyphs that an encoding can represent."""
+    glyphs = Glyphs(encoding=encoding, color=color)
     try:
-        "".join(UNICODE.values()).encode(encoding)
+        "".join(map(str, vars(glyphs).values())).encode(encoding)
     except LookupError:  # an unknown encoding
         return Glyphs(encoding="ascii", color=color, **ASCII)
     except UnicodeEncodeError:
         return Glyphs(encoding=encoding, color=color, **ASCII)
-    return Glyphs(encoding=encoding, color=color, **UNICODE)
+    return glyphs
 
 
 def with_spaces(token: str) -> str:

@@ -71,10 +71,6 @@ class MarkdownNode:
         own = [(self.info, " ".join(self.plain.split()))] if self.kind == "link" else []
         return own + [link for child in self.children for link in child.links]
 
-    @property
-    def anchor(self) -> str:
-        return re.sub(r"[^a-z0-9_]+", "-", self.plain.lower()).strip("-")
-
 
 @lru_cache(maxsize=1_024)
 def parse(text: str) -> tuple[MarkdownNode, ...]:
@@ -130,7 +126,8 @@ def _elements(node: MarkdownNode, link: LinkAttributes, picture: Callable[[str],
     if node.kind == "softbreak":
         return ["\n"]
     if node.kind == "heading":  # the page has its own h1
-        return [[f"h{min(4, max(2, node.level))}", {"anchor": node.anchor}, inside]]
+        anchor = re.sub(r"[^a-z0-9_]+", "-", node.plain.lower()).strip("-")
+        return [[f"h{min(4, max(2, node.level))}", {"anchor": anchor}, inside]]
     if node.kind == "code_inline":
         return [["code", {}, [node.text]]]
     if node.kind == "fence":

@@ -23,7 +23,7 @@ from inlayer.head import Head, scale_logits
 from inlayer.render.numbers import pluralize
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
-from inlayer.trace.forward import Forward
+from inlayer.trace.forward import ForwardPass
 
 MAX_HEAD_VALUES = 2**27  # largest head run in this step: 512 MB in float32
 MAX_LOGITS = 2**23  # logits held at once; in a longer text, only the first tokens are predicted
@@ -52,7 +52,7 @@ class Loss:
         sum_reason: Why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets.
     """
 
-    def __init__(self, result: Forward) -> None:
+    def __init__(self, result: ForwardPass) -> None:
         pipeline, head = result.pipeline, result.pipeline.head
         assert result.unique is not None
         assert result.ids_BT is not None
@@ -137,15 +137,11 @@ class Loss:
         return f"cross-entropy of {limited}{pluralize(n_targets, 'next token')}{part}, {how}"
 
 
-def backward(result: Forward) -> Backward:
+def backward(result: ForwardPass) -> Backward:
     """Compute the gradients of the rows in use."""
     loss, max_tokens = Loss(result), result.recorded.max_tokens
-    unique, padding, padding_index, gradients = (
-        loss.unique,
-        loss.layer.padding_idx,
-        loss.padding_index,
-        loss.gradients(),
-    )
+    unique, gradients = loss.unique, loss.gradients()
+    padding, padding_index = loss.layer.padding_idx, loss.padding_index
     lookup_UD = total_UD = gradients.unique_UD
     head_UD = unmasked_D = None
     reached_V = torch.zeros(result.pipeline.table.shape[0], dtype=torch.bool)  # rows that receive a gradient

@@ -11,7 +11,6 @@ Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and te
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,14 +37,13 @@ from inlayer.trace.family_facts import (
 from inlayer.trace.layout import Layout
 
 if TYPE_CHECKING:
-    from inlayer.trace.facts import TokenTrace
-    from inlayer.trace.forward import Forward
+    from inlayer.trace.forward import ForwardPass
 
 
 MAX_SHARED = 6  # groups of n-grams with the same rows that the terminal shows
 
 
-def extra_tables(result: Forward) -> dict[str, Any]:
+def extra_tables(result: ForwardPass) -> dict[str, Any]:
     """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
     pipeline, ids, history = result.pipeline, result.ids_BT, result.history
     if ids is None or history is None:
@@ -58,7 +56,7 @@ def extra_tables(result: Forward) -> dict[str, Any]:
     }
 
 
-def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
+def _ngrams(result: ForwardPass, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
     rows = memory.row_ids(ids.numpy(), history.numpy(), result.mask_BS.long().numpy())
     spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
     heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
@@ -78,7 +76,7 @@ def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) 
     )  # fmt: skip
 
 
-def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> str:
+def _text(result: ForwardPass, spec: NgramSpec, b: int, index: int, order: int) -> str:
     """Return the tokens that an n-gram hashes, oldest first."""
     tokens, start = result.tokens[b], index
     if index >= len(tokens):
@@ -103,20 +101,15 @@ def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[S
         chosen = [reads[b][t][order_index] for b, t in tokens]
         is_collision = len({tuple(read.rows) for read in chosen}) > 1  # between different n-grams
         if is_collision or (one_head is None and len(tokens) > 1):
-            texts, order, order_heads = (
-                dict.fromkeys(read.text for read in chosen),
-                chosen[0].order,
-                len(chosen[0].rows),
-            )
+            texts = list(dict.fromkeys(read.text for read in chosen))
+            order, heads = chosen[0].order, len(chosen[0].rows)
             shared.append(
-                SharedNgrams(
-                    order=order, texts=[*texts], occurrences=tokens, shared_heads=len(rows), order_heads=order_heads
-                )
+                SharedNgrams(order=order, texts=texts, occurrences=tokens, shared_heads=len(rows), order_heads=heads)
             )
     return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
 
 
-def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
+def _per_layer(result: ForwardPass, ids: Tensor) -> PerLayerFacts | None:
     layer, extra = result.pipeline.layer, result.pipeline.layer.per_layer_embedding
     if extra is None:
         return None
@@ -128,7 +121,7 @@ def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
     )  # fmt: skip
 
 
-def _value(result: Forward, ids: Tensor) -> ValueFacts | None:
+def _value(result: ForwardPass, ids: Tensor) -> ValueFacts | None:
     layer, table = result.pipeline.layer, result.pipeline.layer.value_embedding
     if table is None:
         return None
@@ -164,45 +157,42 @@ def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
 # ---- on the terminal
 
 
-def extra_table_lines(layout: Layout) -> Iterator[Text]:
-    """Yield each of the other tables, and one line per token with what it reads."""
+def add_extra_tables(layout: Layout) -> None:
+    """Add each of the other tables, and one line per token with what it reads."""
     trace = layout.trace
     for memory in trace.ngram_memories:
-        yield from _memory_lines(layout, memory)
+        _add_memory(layout, memory)
     if trace.per_layer is not None:
-        yield from _per_layer_lines(layout, trace.per_layer)
+        _add_per_layer(layout, trace.per_layer)
     if trace.value_embeddings is not None:
-        yield from _value_lines(layout, trace.value_embeddings)
+        _add_value_embeddings(layout, trace.value_embeddings)
     if trace.routing:
-        yield from _routing_lines(layout, trace.routing)
+        _add_routing(layout, trace.routing)
 
 
-def _memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
+def _add_memory(layout: Layout, memory: NgramFacts) -> None:
     use, done = "added to the rows", "read"
     if memory.layer is not None:
         use, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
     parts = "" if memory.n_tensors == 1 else f" and {pluralize(memory.n_tensors - 1, 'more tensor')}"
     size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
     rows_used = f"{pluralize(memory.rows_read, 'row')} {done}, {pluralize(memory.bytes_read, 'byte')}"
-    yield from layout.table_title(f"n-gram memory, {use}: {memory.tensor}{parts}", f"{size}; {rows_used}")
+    layout.table_title(f"n-gram memory, {use}: {memory.tensor}{parts}", f"{size}; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
     heading = f"  n  {'row':>{rows}}  {'byte':>{offsets}}  heads  n-gram"
-    yield Text(" " * layout.head_width + heading, style="dim")
-
-    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
+    layout.add(Text(" " * layout.head_width + heading, style="dim"))
+    for text_index, index, token in layout.each_token():
         for order, read in enumerate(memory.reads[text_index][index]):
             line = layout.head(index, token) if order == 0 else Text(" " * layout.head_width)
             line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
             line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
             available = layout.columns - len(line.plain) - 2
-            yield line.append(f"  {layout.glyphs.truncate(read.text, max(1, available))}", style="dim")
-
-    yield from layout.each_token(lines)
+            layout.add(line.append(f"  {layout.glyphs.truncate(read.text, max(1, available))}", style="dim"))
     for group in memory.shared[:MAX_SHARED]:
-        yield from layout.note(_sharing(layout, group), max_lines=2)
-    yield from layout.more(len(memory.shared) - MAX_SHARED, "group")
+        layout.note(_sharing(layout, group), max_lines=2)
+    layout.more(len(memory.shared) - MAX_SHARED, "group")
 
 
 def _sharing(layout: Layout, group: SharedNgrams) -> str:
@@ -215,46 +205,40 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
     return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
 
 
-def _per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
+def _add_per_layer(layout: Layout, facts: PerLayerFacts) -> None:
     title, size = "per-layer embeddings: projections of the token's row", ""
     if facts.rows:
         title = f"per-layer table: {facts.tensor or 'in memory'}"
         size = f"{facts.rows:,} {layout.glyphs.times} {facts.layers * facts.width:,}: "
     blocks = f"{facts.layers} blocks of {facts.width} channels"
-    yield from layout.table_title(title, f"{size}{blocks}{_reads(facts)}; norms of the blocks' vectors")
-
-    def lines(b: int, t: int, token: TokenTrace) -> Iterator[Text]:
+    layout.table_title(title, f"{size}{blocks}{_reads(facts)}; norms of the blocks' vectors")
+    for b, t, token in layout.each_token():
         place = "" if facts.offsets is None else f"  byte {facts.offsets[b][t]:,}"
         norms = " ".join(f"{norm:.3g}" for norm in facts.norms[b][t])
-        yield layout.head(t, token).append(place, style="cyan").append(f"  {norms}", style="dim")
-
-    yield from layout.each_token(lines)
+        layout.add(layout.head(t, token).append(place, style="cyan").append(f"  {norms}", style="dim"))
 
 
-def _value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
+def _add_value_embeddings(layout: Layout, facts: ValueFacts) -> None:
     blocks = f"attention of blocks {' and '.join(map(str, facts.layers))} adds them to its values"
     size = f"{facts.rows:,} {layout.glyphs.times} {facts.width:,}"
     title = f"value embeddings: {facts.tensor or 'in memory'}"
-    yield from layout.table_title(title, f"{size}{_reads(facts)}; {blocks}")
+    layout.table_title(title, f"{size}{_reads(facts)}; {blocks}")
     grid = layout.grid([vector for text in facts.vectors for vector in text], facts.width)
-    yield layout.grid_heading(grid)
-    yield from layout.each_token(lambda b, t, token: [layout.vector(layout.head(t, token), facts.vectors[b][t], grid)])
+    for b, t, token in layout.each_token():
+        layout.vector(layout.head(t, token), facts.vectors[b][t], grid)
 
 
 def _reads(facts: PerLayerFacts | ValueFacts) -> str:
     return "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
 
 
-def _routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
+def _add_routing(layout: Layout, tables: list[RoutingFacts]) -> None:
     first, *others = tables
     more, of_each = (f" and {pluralize(len(others), 'more table')}", " of each") if others else ("", "")
     experts = pluralize(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
     read = f"a token reads {first.row_bytes:,} bytes{of_each}"
     about = f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block"
-    yield from layout.table_title(f"routing: {first.tensor}{more}", about)
-    bar = f" {layout.glyphs.bar} "
-
-    def experts_of(b: int, t: int) -> str:
-        return bar.join(" ".join(map(str, table.experts[b][t])) for table in tables)
-
-    yield from layout.each_token(lambda b, t, token: [layout.head(t, token).append(f"  {experts_of(b, t)}")])
+    layout.table_title(f"routing: {first.tensor}{more}", about)
+    for b, t, token in layout.each_token():
+        experts = f" {layout.glyphs.bar} ".join(" ".join(map(str, table.experts[b][t])) for table in tables)
+        layout.add(layout.head(t, token).append(f"  {experts}"))

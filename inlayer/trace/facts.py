@@ -10,35 +10,24 @@ Tested against library calls and against the schema in tests/trace/.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.family_facts import (
-    NgramFacts,
-    PerLayerFacts,
-    RelativeFacts,
-    RoutingFacts,
-    TokenIndex,
-    ValueFacts,
-)
+from inlayer.trace.facts_base import Facts, plain, to_json
+from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, RelativeFacts, RoutingFacts, TokenIndex, ValueFacts
 
 Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf", and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
 Shape2D = tuple[int, int]  # rows, channels
-NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # spelling in Python's JSON -> ours
 
 
-@dataclass(frozen=True, kw_only=True)
-class Character:
+class Character(Facts):
     """One character of the text and its UTF-8 bytes."""
 
     text: str
     bytes: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergeFacts:
+class MergeFacts(Facts):
     """One BPE merge: two adjacent tokens that became one. The lowest `rank` is merged first.
 
     The bytes are those the tokenizer sees, which differ from the text's where it normalizes (NFC).
@@ -50,8 +39,7 @@ class MergeFacts:
     id: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreToken:
+class PreToken(Facts):
     """One pre-token: a piece of text that the tokenizer encodes separately. No token crosses its edges."""
 
     span: Span  # in bytes of the text
@@ -60,8 +48,7 @@ class PreToken:
     merges: list[MergeFacts] | None  # in the order they are applied; None unless the tokenizer is a byte-level BPE
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageValue:
+class StageValue(Facts):
     """One token's vector after a stage of the layer, and the vector that the stage added, if it adds one."""
 
     added: Vector | None
@@ -70,8 +57,7 @@ class StageValue:
     output: Vector
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rotation:
+class Rotation(Facts):
     """The rotary angles of one token, one value per channel pair."""
 
     angles: Vector  # radians
@@ -80,8 +66,7 @@ class Rotation:
     sin: Vector
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenTrace:
+class TokenTrace(Facts):
     """One token of one text through every step. Without a text (inputs_embeds), the fields of steps 1 to 4 are None."""
 
     id: int | None
@@ -100,8 +85,7 @@ class TokenTrace:
     rotations: list[Rotation]  # one per entry of `Positions.rotary`
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextTrace:
+class TextTrace(Facts):
     """One text of the batch. Lists cover the recorded range; the counts cover all of the text."""
 
     text: str | None  # the part in the recorded range; None for inputs_embeds
@@ -116,8 +100,7 @@ class TextTrace:
     tokens: list[TokenTrace]  # padding included
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableFacts:
+class TableFacts(Facts):
     """An embedding table: where it is stored, and how its bytes are laid out."""
 
     name: str
@@ -135,8 +118,7 @@ class TableFacts:
         return self.offset + row * self.row_bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gather:
+class Gather(Facts):
     """The gathered rows, compared with a one-hot matrix product."""
 
     shape: tuple[int, int, int]
@@ -146,8 +128,7 @@ class Gather:
     note: str  # why the result differs, or why only part of the table was compared; otherwise empty
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageFacts:
+class StageFacts(Facts):
     """One operation of the layer between the row and the hidden state."""
 
     name: Literal["scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
@@ -155,8 +136,7 @@ class StageFacts:
     table: TableFacts | None  # holds the rows that the stage adds; None if it adds none, or computes what it adds
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaledFrequencies:
+class ScaledFrequencies(Facts):
     """Rotary frequencies with a RoPE scaling that is not the model's."""
 
     name: str
@@ -164,8 +144,7 @@ class ScaledFrequencies:
     attention_factor: float  # multiplies cos and sin
 
 
-@dataclass(frozen=True, kw_only=True)
-class RotaryFacts:
+class RotaryFacts(Facts):
     """Rotary frequencies of one layer type."""
 
     layer_type: str | None
@@ -180,8 +159,7 @@ class RotaryFacts:
     rescaled: list[ScaledFrequencies]  # RoPE scalings a reader can compare; empty if the model has one
 
 
-@dataclass(frozen=True, kw_only=True)
-class Positions:
+class Positions(Facts):
     """The position scheme of this walk."""
 
     scheme: Literal["none", "learned", "sinusoidal", "rotary"]
@@ -192,8 +170,7 @@ class Positions:
     relative: RelativeFacts | None  # next to the scheme: it adds nothing to the rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class Padding:
+class Padding(Facts):
     """The token that pads shorter texts."""
 
     id: int | None  # None: the model has no padding token
@@ -202,8 +179,7 @@ class Padding:
     row: Vector
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowGradient:
+class RowGradient(Facts):
     """The gradient of one table row."""
 
     id: int
@@ -217,8 +193,7 @@ class RowGradient:
     is_padding: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backward:
+class Backward(Facts):
     """The backward pass: which rows receive a gradient from this batch. Always in float32."""
 
     loss_kind: Literal["next token", "sum"]
@@ -232,8 +207,7 @@ class Backward:
     unmasked_padding_gradient: Vector | None  # what the padding row would receive without padding_idx
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Facts):
     """An intentional change to a walk, to see its effect."""
 
     positions: str | None = None
@@ -242,8 +216,7 @@ class Change:
     pad: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepFacts:
+class StepFacts(Facts):
     """One of the eight steps: its title, a one-line summary, and the line of PyTorch that performs it."""
 
     number: int
@@ -252,8 +225,7 @@ class StepFacts:
     code: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trace:
+class Trace(Facts):
     """One walk of a batch of texts through a model's embedding layer, as `inlayer.walk` returns it.
 
     Attributes:
@@ -336,8 +308,7 @@ class Trace:
 # ---- facts that are not part of a walk: one token, the initialization of a table, the model
 
 
-@dataclass(frozen=True, kw_only=True)
-class NeighborFacts:
+class NeighborFacts(Facts):
     """A table row that is close to another by cosine similarity."""
 
     id: int
@@ -345,8 +316,7 @@ class NeighborFacts:
     cosine: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenFacts:
+class TokenFacts(Facts):
     """One token id: its text, its row, and its nearest neighbors in the table."""
 
     id: int
@@ -363,8 +333,7 @@ class TokenFacts:
     note: str  # why `neighbors` is empty; otherwise empty
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
+class ModelFacts(Facts):
     """A model that can be walked, as an entry of a list to choose from."""
 
     name: str
@@ -377,16 +346,3 @@ class ModelFacts:
     padding_id: int | None
     tied: bool | None  # None: no head
     tokenizer: bool  # False: its rows can be shown, but no text can be walked
-
-
-def to_json(value: Any) -> str:
-    """Encode facts as ASCII JSON; a file name may not be valid Unicode."""
-    try:  # the encoder reads dataclasses directly; only non-finite values need `plain`, which takes longer
-        return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-
-
-def plain(value: Any) -> Any:
-    """Convert dataclasses and tuples to JSON-compatible values; NaN and infinities become strings."""
-    return json.loads(json.dumps(value, default=vars), parse_constant=NOT_FINITE.get)

@@ -6,14 +6,14 @@ test_relative.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from inlayer.trace.facts_base import Facts
 
 TokenIndex = tuple[int, int]  # text, token
 
 
-@dataclass(frozen=True, kw_only=True)
-class NgramRead:
+class NgramRead(Facts):
     """The n-gram of one order that ends at a token, and the row that each hash head of this order reads."""
 
     order: int
@@ -22,8 +22,7 @@ class NgramRead:
     offsets: list[int]  # first byte of each row in its file
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharedNgrams:
+class SharedNgrams(Facts):
     """N-grams that read the same rows: repeated, equal after normalization, or by collision."""
 
     order: int
@@ -33,8 +32,7 @@ class SharedNgrams:
     order_heads: int  # number of hash heads of this order
 
 
-@dataclass(frozen=True, kw_only=True)
-class NgramFacts:
+class NgramFacts(Facts):
     """One n-gram memory: a large table whose rows are chosen by the last few tokens."""
 
     layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
@@ -52,8 +50,7 @@ class NgramFacts:
     shared: list[SharedNgrams]  # at most `max_tokens` of them
 
 
-@dataclass(frozen=True, kw_only=True)
-class PerLayerFacts:
+class PerLayerFacts(Facts):
     """A second table with one vector per token for every block (Gemma-3n, Gemma-4)."""
 
     tensor: str  # empty: in memory
@@ -66,8 +63,7 @@ class PerLayerFacts:
     vectors: list[list[list[list[float]]]]  # the same, the first `dims` channels
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueFacts:
+class ValueFacts(Facts):
     """A second table whose rows some blocks add to the values of their attention (NeoMME)."""
 
     tensor: str  # empty: in memory
@@ -79,8 +75,7 @@ class ValueFacts:
     vectors: list[list[list[float]]]  # per text and token, the recorded channels
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoutingFacts:
+class RoutingFacts(Facts):
     """A table with the experts of each token, for one block (DeepSeek-V4)."""
 
     tensor: str
@@ -90,8 +85,7 @@ class RoutingFacts:
     experts: list[list[list[int]]]  # per text and token
 
 
-@dataclass(frozen=True, kw_only=True)
-class RelativeFacts:
+class RelativeFacts(Facts):
     """Relative positions: the bias that attention adds to its scores, or the rows it uses, for the recorded tokens.
 
     The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `columns`.

@@ -20,7 +20,7 @@ from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.render.numbers import pluralize
 from inlayer.tables import check_id_range
-from inlayer.tensors import check_float
+from inlayer.tensors import with_batch_axis
 from inlayer.tokenizers import Token
 from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace.facts import Change, Span
@@ -66,7 +66,7 @@ class UniqueRows(NamedTuple):
     rows_UD: Tensor
 
 
-class Forward:
+class ForwardPass:
     """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states."""
 
     def __init__(self, pipeline: Pipeline, change: Change, recorded: RecordedRange) -> None:
@@ -84,7 +84,7 @@ class Forward:
         self.history: Tensor | None = None  # the ids before them, which n-grams reach back to
         self.unique: UniqueRows | None = None
 
-    def run_texts(self, texts: object) -> Forward:
+    def run_texts(self, texts: object) -> ForwardPass:
         """Tokenize texts, apply the swap, pad, and run the layer."""
         if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
             raise DtypeError(f"texts is {type_name(texts)}; pass a str or a list of str")
@@ -116,15 +116,12 @@ class Forward:
         self.unique = UniqueRows(ids_U, inverse_BT, rows_UD)
         return self
 
-    def run_vectors(self, inputs_embeds: object) -> Forward:
+    def run_vectors(self, inputs_embeds: Tensor) -> ForwardPass:
         """Run the layer on vectors (T, D) or (B, T, D) that replace a text."""
         if self.change.swap is not None or self.change.pad:
             raise InputError("swap and pad apply to tokens; they cannot be combined with inputs_embeds")
-        width = self.pipeline.layer.token_embedding.embedding_dim
-        vectors = check_float(inputs_embeds, "inputs_embeds", width=width)
-        if vectors.dim() not in (2, 3):
-            raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D) or (T, D)")
-        embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
+        _, _, embeds_BTD = with_batch_axis(None, inputs_embeds, self.pipeline.layer.token_embedding.embedding_dim)
+        assert embeds_BTD is not None
         self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.bool), None, embeds_BTD)
         return self
 
@@ -136,10 +133,7 @@ class Forward:
             raise InputError(f"first_token is {first:,}; {limits}")
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.length, self.count = length, end - first  # in tokens: total, run
-        self.mask_BT, self.mask_BS = (
-            mask_BT[:, shown],
-            mask_BT[:, :end],
-        )  # for the tokens that are run; with the history
+        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with the history
         if ids_BT is not None:
             self.history, self.ids_BT = ids_BT[:, :first], ids_BT[:, shown]
         position_BT, positions = torch.arange(length)[None], layer.position_embedding

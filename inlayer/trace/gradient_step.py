@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -29,7 +29,8 @@ from inlayer.ragged import IdArray
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
-from inlayer.trace.forward import Forward, RecordedRange
+from inlayer.trace.facts_base import Facts
+from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -43,8 +44,7 @@ NEIGHBORS = 10
 Rows = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NextToken:
+class NextToken(Facts):
     """A token that may follow, with its probability."""
 
     id: int
@@ -52,8 +52,7 @@ class NextToken:
     probability: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdatedRow:
+class UpdatedRow(Facts):
     """A row in use after the step."""
 
     id: int
@@ -62,8 +61,7 @@ class UpdatedRow:
     norm: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradientStep:
+class GradientStep(Facts):
     """One step with one learning rate, from the stored rows."""
 
     rate: float
@@ -74,8 +72,7 @@ class GradientStep:
     moved: list[UpdatedRow]  # in order of first occurrence
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradientStepFacts:
+class GradientStepFacts(Facts):
     """Steps of gradient descent with several learning rates."""
 
     uniform_loss: float  # the loss if every token were equally likely: ln V
@@ -99,7 +96,7 @@ def take_gradient_step(
     projection: TableProjection | None = None,
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
-    result = Forward(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
+    result = ForwardPass(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
     loss = Loss(result) if result.count else None
     facts = GradientStepFacts(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,

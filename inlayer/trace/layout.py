@@ -1,5 +1,6 @@
 """Layout of terminal output: column widths, and the kinds of lines that the steps consist of.
 
+- a step adds its lines to `Layout.lines`, one after the other
 - tokens and numbers are in the same columns in every step, so a token can be followed down the screen
 - what does not fit is omitted and counted; no line wraps
 - see also: how a character is written (inlayer/render/glyphs.py), the steps (trace/terminal.py)
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from textwrap import wrap
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -31,20 +32,16 @@ MAX_PADDING = 2  # per text; if there are more, only the first is shown, since t
 MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
-CODE_PARTS = [
-    re.compile(pattern)
-    for pattern in (
-        r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s'"])+\s*""",  # words; a string is part of its word
-        r"\\(?:x..|u.{4}|U.{8}|.)|[\w.]+|.",  # escape codes, names and numbers, everything else
-        r".",  # characters of a long word in a string
-    )
-]
+CODE_PARTS = (
+    r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s'"])+\s*""",  # words; a string is part of its word
+    r"\\(?:x..|u.{4}|U.{8}|.)|[\w.]+|.",  # escape codes, names and numbers, everything else
+    r".",  # characters of a long word in a string
+)
 MAX_NOTE = 12  # lines of the note of a step, so that it is complete at 40 columns
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(NamedTuple):
     """The columns of a table of vectors."""
 
     head: int  # columns before the numbers
@@ -74,11 +71,15 @@ class Layout:
         self.index_width = len(str(trace.first_token + max(0, last)))
         self.label_start = INDENT + self.index_width + 2
         self.head_width = self.label_start + self.label_width
+        self.lines: list[Text] = []
 
     # ---- lines of text
 
-    def heading(self, step: StepFacts) -> Iterator[Text]:
-        """Yield a step's title, with its line of PyTorch on the right if it fits, and its note."""
+    def add(self, line: Text) -> None:
+        self.lines.append(line)
+
+    def heading(self, step: StepFacts) -> None:
+        """Add a step's title, with its line of PyTorch on the right if it fits, and its note."""
         rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.escape(step.code)
         line = Text.assemble((f"{rule}{rule} ", "bright_black"), (str(step.number), "bold cyan"), f"  {title} ")
         line.stylize("bold", 3)
@@ -88,21 +89,21 @@ class Layout:
         if beside:
             line.append(f" {code} ", style="cyan dim")
             line.append(rule * 2, style="bright_black")
-        yield line
-        yield from self.note(step.note, style="", max_lines=MAX_NOTE)
+        self.add(line)
+        self.note(step.note, style="", max_lines=MAX_NOTE)
         if code and not beside:
             for statement in step.code.split("; "):
-                yield from self.code(statement)
+                self.code(statement)
 
-    def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> Iterator[Text]:
-        """Yield text wrapped to the width, at most `max_lines` lines."""
+    def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> None:
+        """Add text wrapped to the width, at most `max_lines` lines."""
         words, width = self.words(text).removesuffix(LEFT_TO_RIGHT), max(10, self.columns - indent)
         more = f" {self.glyphs.more}"
         for line in wrap(words, width, break_on_hyphens=False, max_lines=max_lines, placeholder=more):
-            yield Text(" " * indent + self.glyphs.escape(line), style=style)
+            self.add(Text(" " * indent + self.glyphs.escape(line), style=style))
 
-    def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
-        """Yield a line of Python; a long one continues after a backslash or becomes several comment lines."""
+    def code(self, line: str, indent: int = INDENT) -> None:
+        """Add a line of Python; a long one continues after a backslash or becomes several comment lines."""
         width = max(20, self.columns - indent)
         if line.startswith("#"):
             lines = [f"# {part}" for part in wrap(self.glyphs.escape(line[2:]), width - 2)]
@@ -113,22 +114,22 @@ class Layout:
                     lines[-1] += "\\"
                     lines.append("")
                 lines[-1] += part
-        yield from (Text(" " * indent + part, style="cyan dim") for part in lines)
+        self.lines += [Text(" " * indent + part, style="cyan dim") for part in lines]
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""
         return self.glyphs.escape(text).replace("->", self.glyphs.arrow)
 
-    def more(self, amount: int, noun: str) -> Iterator[Text]:
-        """Yield a line that counts what was omitted, if anything."""
+    def more(self, amount: int, noun: str) -> None:
+        """Add a line that counts what was omitted, if anything."""
         if amount > 0:
-            yield Text(f"{' ' * INDENT}{self.glyphs.more} and {pluralize(amount, f'more {noun}')}", style="dim")
+            self.add(Text(f"{' ' * INDENT}{self.glyphs.more} and {pluralize(amount, f'more {noun}')}", style="dim"))
 
-    def table_title(self, title: str, about: str) -> Iterator[Text]:
-        """Yield the title of another table below a blank line, and a note about it."""
-        yield Text()
-        yield from self.note(title, style="bold")
-        yield from self.note(about)
+    def table_title(self, title: str, about: str) -> None:
+        """Add the title of another table below a blank line, and a note about it."""
+        self.add(Text())
+        self.note(title, style="bold")
+        self.note(about)
 
     # ---- texts and tokens
 
@@ -141,43 +142,39 @@ class Layout:
         """Count the tokens from the start of the recorded range to the end of the text, without padding."""
         return max(0, text.n_tokens - self.trace.first_token)
 
-    def each_text(self, lines: Callable[[int, TextTrace], Iterable[Text]]) -> Iterator[Text]:
-        """Yield the lines of each text, given its index, below a heading if there are several; count those omitted."""
+    def each_text(self) -> Iterator[TextTrace]:
+        """Yield each text, after adding its heading if there are several; then count those omitted."""
         for index, text in enumerate(self.texts):
             if self.is_batch:
                 line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
                 shown = self.glyphs.truncate(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
-                yield line if text.text is None else line.append(f"  {shown}", style="not bold dim")
-            yield from lines(index, text)
-        yield from self.more(self.trace.shape[0] - len(self.texts), "text")
+                self.add(line if text.text is None else line.append(f"  {shown}", style="not bold dim"))
+            yield text
+        self.more(self.trace.shape[0] - len(self.texts), "text")
 
-    def each_token(
-        self, lines: Callable[[int, int, TokenTrace], Iterable[Text]], limit: int | None = None
-    ) -> Iterator[Text]:
-        """Yield the lines of each token, given the indices of its text and the token, and count those omitted."""
-
-        def text_lines(text_index: int, text: TextTrace) -> Iterator[Text]:
+    def each_token(self, limit: int | None = None) -> Iterator[tuple[int, int, TokenTrace]]:
+        """Yield each token with the indices of its text and the token; after each text, count those omitted."""
+        for text_index, text in enumerate(self.each_text()):
             shown = self.tokens(text)[:limit]
             for index, token in enumerate(shown):
-                yield from lines(text_index, index, token)
-            yield from self.omitted_tokens(text, len(shown))
+                yield text_index, index, token
+            self.omitted_tokens(text, len(shown))
 
-        return self.each_text(text_lines)
-
-    def omitted_tokens(self, text: TextTrace, shown: int) -> Iterator[Text]:
+    def omitted_tokens(self, text: TextTrace, shown: int) -> None:
+        """Count the tokens of a text that are not shown."""
         if not text.n_tokens + text.n_padding:
-            yield Text(f"{' ' * INDENT}(no tokens)", style="dim")
+            self.add(Text(f"{' ' * INDENT}(no tokens)", style="dim"))
         real, first = self.real_tokens(text), self.trace.first_token
         if first and text.n_tokens:
             window = f"tokens {first} to {first + min(shown, real) - 1} of {text.n_tokens:,}"
-            yield from self.note(window if real else f"the text ends after {pluralize(text.n_tokens, 'token')}")
+            self.note(window if real else f"the text ends after {pluralize(text.n_tokens, 'token')}")
         else:
-            yield from self.more(text.n_tokens - min(shown, real), "token")
+            self.more(text.n_tokens - min(shown, real), "token")
         hidden_padding = text.n_padding - max(0, first - text.n_tokens) - max(0, shown - real)
         if shown >= real:
-            yield from self.more(hidden_padding, "padding token")
+            self.more(hidden_padding, "padding token")
         elif hidden_padding:
-            yield from self.note(f"followed by {pluralize(hidden_padding, 'padding token')}")
+            self.note(f"followed by {pluralize(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
         """Return a token's label: its text, its bytes if not whole characters, or its name if it is special."""
@@ -198,7 +195,7 @@ class Layout:
 
     # ---- vectors
 
-    def grid(self, vectors: Sequence[Vector], channels: int, *, head: int = 0) -> Grid:
+    def columns_of(self, vectors: Sequence[Vector], channels: int, head: int = 0) -> Grid:
         """Return columns for vectors that share a scale."""
         recorded = max(map(len, vectors), default=0)
         before = head or self.head_width
@@ -209,28 +206,32 @@ class Layout:
         more = f" {self.glyphs.more}" if numbers < channels else ""
         return Grid(head=before, numbers=numbers, more=more, strip=strip, scale=largest(vectors))
 
-    def grid_heading(self, grid: Grid, name: str = "token", *, unit: str = "", indent: int | None = None) -> Text:
-        """Return column headings: channel numbers, and the scale of the heat strips."""
-        before = self.label_start if indent is None else indent
-        line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
+    def grid(
+        self, vectors: Sequence[Vector], channels: int, *, head: int = 0, heading: str = "", unit: str = ""
+    ) -> Grid:
+        """Add column headings: channel numbers, and the scale of the heat strips. Return the columns."""
+        grid = self.columns_of(vectors, channels, head)
+        heading = heading or " " * self.label_start + "token"
+        line = padded(Text(heading[: grid.head], style="dim"), grid.head)
         first = 0 if unit else self.trace.first_channel
         for channel in range(grid.numbers):
             line.append(f"{unit if channel == 0 else ''}{first + channel}".rjust(NUMBER + 1))
         scale = f"{' ' * len(grid.more)}  {self.glyphs.plus_minus}{grid.number(grid.scale)}"
         fits = cell_len(line.plain) + len(scale) <= self.columns
-        return line.append(scale if fits and grid.strip and not math.isnan(grid.scale) else "")
+        self.add(line.append(scale if fits and grid.strip and not math.isnan(grid.scale) else ""))
+        return grid
 
-    def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> Text:
-        """Return a line with a vector: its first values as numbers, and more of them as a heat strip."""
+    def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> None:
+        """Add a line with a vector: its first values as numbers, and more of them as a heat strip."""
         line = padded(head, grid.head)
         for value in values[: grid.numbers]:
             line.append(f" {grid.number(value):>{NUMBER}}", style=style or number_style(value))
         line.append(" " * (NUMBER + 1) * (grid.numbers - len(values)))
         line.append(f"{grid.more}  ", style="dim")
-        return line.append_text(self.glyphs.heat(values[: grid.strip], grid.scale))
+        self.add(line.append_text(self.glyphs.heat(values[: grid.strip], grid.scale)))
 
-    def legend(self) -> Iterator[Text]:
-        """Yield the meaning of the heat strips, on two lines if the terminal is narrow."""
+    def legend(self) -> None:
+        """Add the meaning of the heat strips, on two lines if the terminal is narrow."""
         names = {"negative": -1.0, "zero": 0.0, "positive": 1.0}
         vectors = [vector for token in self.shown_tokens for vector in (token.row, token.hidden)]
         if any(map(math.isnan, chain.from_iterable(vectors))):
@@ -241,29 +242,29 @@ class Layout:
         line = Text().append("heat strips: ", style="dim")
         for part in parts:
             if len(line) + len(part.plain.rstrip()) > self.columns:
-                yield line
+                self.add(line)
                 line = Text("  ")
             line.append_text(part)
-        yield line
+        self.add(line)
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
-        """Return columns for several named vectors per token."""
+        """Add headings for several named vectors per token, and return the columns."""
         first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
         names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
         head = self.label_start + max(first, names + 1)  # two spaces before a negative number, as after a label
         return self.grid([vector for vectors in tokens for _, vector in vectors], channels, head=head)
 
-    def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:
-        """Yield one line per named vector of a token; the first also has the token's label."""
+    def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> None:
+        """Add one line per named vector of a token; the first also has the token's label."""
         start = self.head(index).append_text(label).append("  ")
         for name, values in vectors:
-            yield self.vector(start.append(name, style="dim"), values, grid)
+            self.vector(start.append(name, style="dim"), values, grid)
             start = self.head(None)
 
     # ---- bands
 
-    def bands(self, units: Sequence[tuple[str, str, str]], bar: str, total: int, noun: str) -> Iterator[Text]:
-        """Yield units (text, bytes, style of the bytes) side by side, bytes below text, and count those omitted."""
+    def bands(self, units: Sequence[tuple[str, str, str]], bar: str, total: int, noun: str) -> None:
+        """Add units (text, bytes, style of the bytes) side by side, bytes below text, and count those omitted."""
         bands: list[tuple[Text, Text]] = []
         shown = 0
         for text, data, style in units:
@@ -275,14 +276,14 @@ class Layout:
             for line, content in zip(bands[-1], (Text(text), Text(data, style=style)), strict=True):
                 line.append(bar, style="bright_black").append_text(padded(content, size))
             shown += 1
-        yield from (line.append(bar, style="bright_black") for band in bands for line in band)
-        yield from self.more(total - shown, noun)
+        self.lines += [line.append(bar, style="bright_black") for band in bands for line in band]
+        self.more(total - shown, noun)
 
 
-def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE_PARTS) -> Iterator[str]:
+def _breakable(code: str, width: int, patterns: Sequence[str] = CODE_PARTS) -> Iterator[str]:
     """Split code where a backslash can continue it: into words or, if these are too wide, tokens or characters."""
     pattern, *finer = patterns
-    for part in pattern.findall(code):
+    for part in re.findall(pattern, code):
         yield from _breakable(part, width, finer) if finer and cell_len(part) >= width else (part,)
 
 

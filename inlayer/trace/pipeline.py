@@ -35,11 +35,11 @@ from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tables.stored_table import StoredTable
-from inlayer.tensors import dtype_name, to_tensor
+from inlayer.tensors import dtype_name, one_thread, to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import check_text, check_texts, check_tokenizer, token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.forward import RecordedRange, TokenizedText
+from inlayer.trace.forward import ForwardPass, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import (
     RANDOM_POSITIONS,
     ActiveLayer,
@@ -120,11 +120,12 @@ class Pipeline:
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)
-        note = f"seed {seed}"
-        pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=note)
+        pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=f"seed {seed}")
         pipeline._tokenized = tokenized
         return pipeline
 
+    @one_thread()  # sums do not depend on the machine, and parallel walks do not wait for each other's threads
+    @torch.no_grad()
     def walk(
         self,
         texts: Sequence[str] | None,
@@ -137,8 +138,11 @@ class Pipeline:
         change: Change | None = None,
     ) -> Trace:
         """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
+        if (texts is None) == (inputs_embeds is None):
+            raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
         recorded = RecordedRange(max_tokens, dims, first_token, first_channel)
-        return record_walk(self, texts, inputs_embeds, recorded, change or Change())
+        result = ForwardPass(self, change or Change(), recorded)
+        return record_walk(result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds))
 
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""

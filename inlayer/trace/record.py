@@ -1,8 +1,7 @@
-"""One walk: run a batch through a pipeline and record every step as facts.
+"""One walk, recorded: every step of a forward pass as facts.
 
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
 - every number is read from the objects that do the work; none is recomputed
-- runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 3 in tests/trace/test_tokenization.py.
 """
@@ -10,61 +9,32 @@ Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
-from inlayer.tensors import one_thread
+from inlayer.tokenizers import Tokenizer
+from inlayer.trace import facts
 from inlayer.trace.backward import backward
 from inlayer.trace.extra_table_facts import extra_tables
-from inlayer.trace.facts import (
-    Change,
-    Character,
-    Gather,
-    Positions,
-    PreToken,
-    Span,
-    StageFacts,
-    StageValue,
-    TextTrace,
-    TokenTrace,
-    Trace,
-)
-from inlayer.trace.forward import Forward, RecordedRange, TokenizedText
+from inlayer.trace.forward import ForwardPass, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
-
-if TYPE_CHECKING:
-    from inlayer.tokenizers import Tokenizer
-    from inlayer.trace.pipeline import Pipeline
 
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
 
 
-@one_thread()
-@torch.no_grad()
-def record_walk(
-    pipeline: Pipeline,
-    texts: Sequence[str] | None,
-    inputs_embeds: Tensor | None,
-    recorded: RecordedRange,
-    change: Change,
-) -> Trace:
-    """Run a batch of texts, or vectors instead of texts."""
-    if (texts is None) == (inputs_embeds is None):
-        raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
-    result = Forward(pipeline, change, recorded)
-    result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
-    width = result.width
+def record_walk(result: ForwardPass) -> facts.Trace:
+    """Convert a forward pass to facts, and add its backward pass."""
+    pipeline, recorded, width = result.pipeline, result.recorded, result.width
     stages = [_stage(result, stage) for stage in result.stages[1:]]
-    trace = Trace(
+    trace = facts.Trace(
         steps=[],
         source=pipeline.source,
         note=pipeline.note,
@@ -72,12 +42,9 @@ def record_walk(
         tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
-        dims=max(0, min(recorded.dims, width - recorded.first_channel)),
-        max_tokens=recorded.max_tokens,
-        first_token=recorded.first_token,
-        first_channel=recorded.first_channel,
-        input="text" if inputs_embeds is None else "inputs_embeds",
-        change=change,
+        **recorded._replace(dims=max(0, min(recorded.dims, width - recorded.first_channel)))._asdict(),
+        input="inputs_embeds" if result.ids_BT is None else "text",
+        change=result.change,
         texts=[_text(result, b, tokens) for b, tokens in enumerate(_tokens(result, stages))],
         table=pipeline.table,
         gather=_gather(result),
@@ -91,7 +58,7 @@ def record_walk(
     return replace(trace, steps=describe_steps(trace))
 
 
-def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
+def _tokens(result: ForwardPass, stages: list[facts.StageFacts]) -> list[list[facts.TokenTrace]]:
     pipeline, channels = result.pipeline, result.recorded.channels
     # Whole tensors are converted in one call: token by token, a few thousand tokens would take a second.
     rows, *outputs = [values_of(stage.output, channels) for stage in result.stages]
@@ -107,18 +74,18 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         used = result.unique.ids_U.tolist()
         hexes = dict(zip(used, pipeline.stored_hex(used, result.unique.rows_UD, channels), strict=True))
 
-    def stage_value(index: int, b: int, t: int) -> StageValue:
+    def stage_value(index: int, b: int, t: int) -> facts.StageValue:
         table, vectors = stages[index].table, added[index]
         row = offset = None
         if table is not None:
             row = positions[b][t] + first_row if stages[index].name == "position" else 0
             offset = table.row_offset(row)
-        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
+        return facts.StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
 
-    def trace_token(b: int, t: int) -> TokenTrace:
+    def trace_token(b: int, t: int) -> facts.TokenTrace:
         values = [stage_value(index, b, t) for index in range(len(stages))]
         token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
-        return TokenTrace(
+        return facts.TokenTrace(
             id=token_id,
             token=None if token_id is None else pipeline.token_text(token_id),
             label=f"vector {t + result.recorded.first_token}" if token_id is None else result.label(b, t, token_id),
@@ -138,21 +105,21 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     return [[trace_token(b, t) for t in range(result.count)] for b in range(len(masks))]
 
 
-def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
+def _text(result: ForwardPass, b: int, tokens: list[facts.TokenTrace]) -> facts.TextTrace:
     """Record a text of the batch around its recorded tokens."""
     if not result.texts:
-        return TextTrace(
+        return facts.TextTrace(
             text=None, normalized=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
             n_tokens=result.length, n_padding=0, tokens=tokens,
         )  # fmt: skip
     text = result.texts[b]
     part = _recorded_part(text, result.recorded)
-    return TextTrace(
+    return facts.TextTrace(
         text=part,
         normalized=_normalized(result.pipeline.tokenizer, part),
         n_characters=len(text.text),
         n_bytes=len(text.text.encode()),
-        characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
+        characters=[facts.Character(text=character, bytes=character.encode().hex()) for character in part],
         pre_tokens=None if text.spans is None else list(_pre_tokens(result, text, text.spans)),
         n_pre_tokens=len(text.spans or ()),
         n_tokens=len(text.tokens),
@@ -180,7 +147,7 @@ def _recorded_part(text: TokenizedText, recorded: RecordedRange) -> str:
     return text.text[len(before) : len(text.text) - len(after)]
 
 
-def _pre_tokens(result: Forward, text: TokenizedText, spans: list[Span]) -> Iterator[PreToken]:
+def _pre_tokens(result: ForwardPass, text: TokenizedText, spans: list[facts.Span]) -> Iterator[facts.PreToken]:
     """Yield the pre-tokens that have a token in the recorded range."""
     recorded, tokens, source = result.recorded, text.tokens, text.text.encode()
     # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
@@ -197,7 +164,7 @@ def _pre_tokens(result: Forward, text: TokenizedText, spans: list[Span]) -> Iter
         ids = tuple(token.id for token in tokens[first:next_first])
         merges = result.pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
         covered = max(first - recorded.first_token, 0), min(next_first, recorded.end) - recorded.first_token
-        yield PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges)
+        yield facts.PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges)
 
 
 def values_of(vectors: Tensor, channels: slice) -> Any:
@@ -205,13 +172,13 @@ def values_of(vectors: Tensor, channels: slice) -> Any:
     return vectors[..., channels].double().tolist()
 
 
-def _gather(result: Forward) -> Gather:
+def _gather(result: ForwardPass) -> facts.Gather:
     """Compare the gathered rows with a one-hot matrix product."""
     rows_BTD, unique, table = result.stages[0].output, result.unique, result.pipeline.table
     shape = (rows_BTD.shape[0], result.length, rows_BTD.shape[2])
     if unique is None:
         note = "no lookup: the vectors were given"
-        return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
+        return facts.Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
     one_hot_values = len(unique.ids_U) * table.shape[0]
     compare_all = max(result.pipeline.numel(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
     if compare_all:
@@ -223,10 +190,10 @@ def _gather(result: Forward) -> Gather:
     if not equal:
         note = "the table contains non-finite values, and 0 x infinity is NaN"
     compared = table.shape[0] if compare_all else len(unique.ids_U)
-    return Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
+    return facts.Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
 
 
-def _stage(result: Forward, stage: LayerStage) -> StageFacts:
+def _stage(result: ForwardPass, stage: LayerStage) -> facts.StageFacts:
     layer = result.active.layer
     notes = {
         "scale": f"each row is multiplied by {layer.scale:g}",
@@ -240,18 +207,18 @@ def _stage(result: Forward, stage: LayerStage) -> StageFacts:
         "mask": "vectors of padding are set to zero",
     }
     table = result.pipeline.stage_table(stage.name, layer)
-    return StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
+    return facts.StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
 
 
-def _positions(result: Forward) -> Positions:
+def _positions(result: ForwardPass) -> facts.Positions:
     layer, from_model, note = result.active
     if not note and layer.block_size is not None and result.length > layer.block_size:
         note = f"{result.length:,} tokens exceed the model's context length of {layer.block_size:,}"
-    return Positions(
+    return facts.Positions(
         scheme=scheme_of(layer),  # type: ignore[arg-type]
         from_model=from_model,
         block_size=layer.block_size if from_model else None,
         note=note,
-        rotary=[facts for facts, _ in result.rotary],
+        rotary=[rotary for rotary, _ in result.rotary],
         relative=relative_facts(result) if from_model else None,
     )

@@ -8,7 +8,7 @@ Part of step 6 of trace/terminal.py. Tested against transformers in tests/trace/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,14 +27,14 @@ from inlayer.trace.family_facts import RelativeFacts
 from inlayer.trace.layout import INDENT, Layout, padded
 
 if TYPE_CHECKING:
-    from inlayer.trace.forward import Forward
+    from inlayer.trace.forward import ForwardPass
 
 KEY, FROM_LAST, DISTANCE = "position of the key", "position of the key - last position", "position of the key - query"
 MAX_HEADS = 4  # heads shown on the terminal
 MAX_BIAS_BYTES = 16 << 20
 
 
-def relative_facts(result: Forward) -> RelativeFacts | None:
+def relative_facts(result: ForwardPass) -> RelativeFacts | None:
     """Return the relative positions of the recorded range, or None if the model has none."""
     spec = result.pipeline.layer.relative
     if isinstance(spec, AlibiSpec):
@@ -42,7 +42,7 @@ def relative_facts(result: Forward) -> RelativeFacts | None:
     return None if spec is None else _buckets(result, spec)
 
 
-def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
+def _alibi(result: ForwardPass, spec: AlibiSpec) -> RelativeFacts:
     columns = torch.arange(result.shown.start, result.shown.start + result.count)
     if spec.bias_max is not None:
         columns -= result.length - 1
@@ -54,7 +54,7 @@ def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
     )  # fmt: skip
 
 
-def _buckets(result: Forward, spec: RelativeBucketSpec) -> RelativeFacts:
+def _buckets(result: ForwardPass, spec: RelativeBucketSpec) -> RelativeFacts:
     columns = torch.arange(1 - result.count, max(result.count, 1))
     rows = relative_rows(spec, columns)
     tensor, n_heads, bias, offsets = "", None, list[list[float]](), list[int]()
@@ -86,9 +86,9 @@ def _find_table(model: Model, spec: RelativeBucketSpec) -> TensorInfo | None:
     return stored
 
 
-def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
-    """Yield a table with one column per position or distance: the row used, and the bias of the first heads."""
-    yield from layout.note(_description(facts))
+def add_relative_positions(layout: Layout, facts: RelativeFacts) -> None:
+    """Add a table with one column per position or distance: the row used, and the bias of the first heads."""
+    layout.note(_description(facts))
     if not facts.columns:
         return
     heads = [f"head {head}" for head in range(len(facts.bias[:MAX_HEADS]))]
@@ -102,18 +102,18 @@ def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
     zero = facts.columns.index(0) if 0 in facts.columns else 0
     start = max(0, min(len(facts.columns) - fitting, zero - fitting // 2))
 
-    def line(name: str, cells: Sequence[float], style: str = "", write: Callable[[float], str] = str) -> Text:
-        start_of_line = padded(Text(" " * INDENT + name, style="dim"), INDENT + width)
+    def add(name: str, cells: Sequence[float], style: str = "", write: Callable[[float], str] = str) -> None:
+        line = padded(Text(" " * INDENT + name, style="dim"), INDENT + width)
         shown = cells[start : start + fitting]
-        return start_of_line.append("".join(f" {write(cell):>{NUMBER}}" for cell in shown), style=style)
+        layout.add(line.append("".join(f" {write(cell):>{NUMBER}}" for cell in shown), style=style))
 
-    yield line(title, facts.columns, "dim")
+    add(title, facts.columns, "dim")
     if facts.rows:
-        yield line("row", facts.rows, "cyan")
+        add("row", facts.rows, "cyan")
     for name, values in zip(heads, facts.bias, strict=False):
-        yield line(name, values, write=number)
-    yield from layout.more(len(facts.columns) - fitting, "position" if facts.slopes else "distance")
-    yield from layout.more((facts.n_heads or 0) - MAX_HEADS, "head")
+        add(name, values, write=number)
+    layout.more(len(facts.columns) - fitting, "position" if facts.slopes else "distance")
+    layout.more((facts.n_heads or 0) - MAX_HEADS, "head")
 
 
 def _description(facts: RelativeFacts) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,8 @@ from torch import Tensor
 
 from inlayer.tensors import one_thread
 from inlayer.trace.facts import Change, RotaryFacts
-from inlayer.trace.forward import Forward, RecordedRange
+from inlayer.trace.facts_base import Facts
+from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -36,8 +36,7 @@ QUANTILE = 0.995
 DECIMALS = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Strip:
+class Strip(Facts):
     """Vectors as colors."""
 
     width: int
@@ -45,8 +44,7 @@ class Strip:
     values: str  # base64 of signed bytes, in the order of the vectors
 
 
-@dataclass(frozen=True, kw_only=True)
-class SceneStrips:
+class SceneStrips(Facts):
     """The strips of all tokens, in the order (text, token, channel)."""
 
     row: Strip
@@ -54,8 +52,7 @@ class SceneStrips:
     hidden: Strip
 
 
-@dataclass(frozen=True, kw_only=True)
-class SceneSimilarity:
+class SceneSimilarity(Facts):
     """Cosines between tokens in the first text, or None where a vector is zero or not finite."""
 
     tokens: list[int]  # indices into the text
@@ -63,8 +60,7 @@ class SceneSimilarity:
     hidden: list[list[float | None]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SceneFacts:
+class SceneFacts(Facts):
     """The tokens of a batch as heat strips, up to a limit."""
 
     shape: tuple[int, int, int]  # shape of the hidden states: batch, tokens, width
@@ -75,8 +71,7 @@ class SceneFacts:
     rotary: list[RotaryFacts]  # all channel pairs, one entry per layer type; empty unless the positions are rotary
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableScene:
+class TableScene(Facts):
     """A sample of the table: the values at evenly spaced rows and channels."""
 
     shape: tuple[int, int]
@@ -99,7 +94,7 @@ def describe_scene(
     """Run texts and record up to `max_tokens` tokens of each as strips, with cosines starting at `first_token`."""
     change = change or Change()
     recorded = RecordedRange(min(max_tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
-    result = Forward(pipeline, change, recorded).run_texts(texts)
+    result = ForwardPass(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
     added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.count)))[:MAX_COMPARED]

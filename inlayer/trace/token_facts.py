@@ -8,7 +8,6 @@ Tested in tests/trace/test_pipeline.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +19,7 @@ from inlayer.geometry.nearest import nearest_to_row
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import NeighborFacts, TokenFacts
+from inlayer.trace.facts_base import Facts
 from inlayer.trace.record import values_of
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ SHOWN_ROWS = 4
 BINS = 41
 
 
-@dataclass(frozen=True, kw_only=True)
-class InitializationStep:
+class InitializationStep(Facts):
     """The table after one step of its initialization."""
 
     title: str
@@ -47,8 +46,7 @@ class InitializationStep:
     rows: list[list[float]]  # the rows of `InitializationFacts.ids`, first `dims` channels
 
 
-@dataclass(frozen=True, kw_only=True)
-class InitializationFacts:
+class InitializationFacts(Facts):
     """How a table of the model's width is initialized: drawn, redrawn with the model's std, padding row zeroed."""
 
     vocab_size: int  # rows of the table shown, which is smaller than that of a very large model

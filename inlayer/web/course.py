@@ -34,7 +34,7 @@ from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
 from inlayer.render import fill_page, hash_of, read_files
 from inlayer.tensors import dtype_name
-from inlayer.trace.facts import plain
+from inlayer.trace.facts_base import plain
 from inlayer.trace.html import read_part, shared_style
 from inlayer.web import schemas
 from inlayer.web.guard import error_response

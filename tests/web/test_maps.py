@@ -18,7 +18,7 @@ from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
 from inlayer.tables.stored_table import StoredTable
 from inlayer.trace import Pipeline
-from inlayer.trace.facts import plain
+from inlayer.trace.facts_base import plain
 from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.scene import describe_scene
 from tests.web.client import Client, process

@@ -1,0 +1,38 @@
+"""The base class of facts, and their JSON.
+
+A subclass of `Facts` is a frozen, keyword-only dataclass; the order of its fields is their order in the JSON.
+Tested in tests/trace/test_schema.py.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar
+
+from typing_extensions import dataclass_transform  # a dependency of torch
+
+NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # spelling in Python's JSON -> ours
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Facts:
+    """Values that a walk or another operation reports."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+def to_json(value: Any) -> str:
+    """Encode facts as ASCII JSON; a file name may not be valid Unicode."""
+    try:  # the encoder reads dataclasses directly; only non-finite values need `plain`, which takes longer
+        return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
+
+
+def plain(value: Any) -> Any:
+    """Convert dataclasses and tuples to JSON-compatible values; NaN and infinities become strings."""
+    return json.loads(json.dumps(value, default=vars), parse_constant=NOT_FINITE.get)
