@@ -18,7 +18,6 @@ import io
 import json
 import os
 import re
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
+from inlayer.learn.questions import random_seed
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
@@ -125,7 +125,7 @@ def grade_folder(
 
     course = open_course()
     chosen = None if tasks is None else [course.task(name) for name in tasks]
-    seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
+    seed = check_seed(random_seed() if seed is None else seed)
     submissions = find_submissions(folder, course, chosen)
     if not submissions:
         raise InputError(f"{folder} contains no submissions: one folder per learner, files named after tasks")

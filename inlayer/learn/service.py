@@ -11,7 +11,6 @@ Tested in tests/learn/test_cli.py.
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,23 +21,18 @@ from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
 from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import ProgressFile, ProgressState, keep_old_file, now
-from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
+from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion, random_seed
 from inlayer.learn.task_files import SourceFile, TaskFile, find_folder
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
     from inlayer.learn.grader import Verdict
 
-MAX_SEED = 2**31 - 1
 LIST_EXERCISES = "to list a lesson's exercises: inlayer learn list LESSON"
 
 
 class ReadOnlyError(InputError):
     """An operation that a read-only service does not perform."""
-
-
-def random_seed() -> int:
-    return secrets.randbelow(MAX_SEED + 1)
 
 
 class CourseService:
