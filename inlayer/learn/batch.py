@@ -20,6 +20,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import chain, groupby
@@ -130,12 +131,10 @@ def grade_folder(
     if not submissions:
         raise InputError(f"{folder} contains no submissions: one folder per learner, files named after tasks")
     rows: list[BatchRow] = []
-    try:
+    with suppress(KeyboardInterrupt):
         for submission in submissions:
             rows.append(_row(submission, seed, limits))
             progress(len(rows), len(submissions))
-    except KeyboardInterrupt:
-        pass
     remaining = submissions[len(rows) :]
     rows += [_row(submission, seed, limits, stopped=True) for submission in remaining]
     return BatchReport(

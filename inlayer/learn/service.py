@@ -238,11 +238,11 @@ class CourseService:
                 raise InputError("every exercise is done; name one to repeat it")
             return remaining[:1]
         query = name.strip()
-        matches = [key for key in self.course.exercises if query in (key, key.partition("/")[2])]
+        matches = [part for part in self.course.exercises.values() if query in (part.id, part.id.partition("/")[2])]
         if len(matches) > 1:
-            raise InputError(f"{quote(name)} is in several lessons: {', '.join(matches)}")
+            raise InputError(f"{quote(name)} is in several lessons: {', '.join(part.id for part in matches)}")
         if matches:
-            return [self.course.exercises[matches[0]]]
+            return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
