@@ -122,9 +122,18 @@ class CourseService:
         return self._open_file(self.course.task(name), create=True)
 
     def _open_file(self, task: Task, *, create: bool) -> TaskFile:
+        """Make a task the current one. If its file does not exist, `create` writes the starter file."""
         with self.progress.edit() as state:
             state.current = task.id
-            return task_files.open_file(task, self._use_folder(state), create=create)
+            path = self._use_folder(state) / f"{task.id}.py"
+            kind = path_kind(path)
+            if kind == "missing" and create:
+                task_files.write_file(path, task.starter)
+            elif kind == "missing":
+                raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
+            elif kind != "file":
+                raise not_a_file(path, kind)
+        return TaskFile(task=task, path=path, is_new=kind == "missing")
 
     def _use_folder(self, state: ProgressState) -> Path:
         """Return the folder of the learner's files and record it."""
