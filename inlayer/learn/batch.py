@@ -18,19 +18,19 @@ import io
 import json
 import os
 import re
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
+from inlayer.learn.questions import random_seed
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
@@ -50,18 +50,6 @@ TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submission:
-    """An entry of a class folder: code to grade, or the rule and message that explain why there is none."""
-
-    learner: str
-    file: str = ""
-    task: Task | None = None
-    source: str | None = None
-    rule: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchRow:
     """One file or notebook cell. `passed` is None if it was not graded."""
 
@@ -74,6 +62,9 @@ class BatchRow:
     message: str = ""
     seed: int
     file: str
+
+
+Submission: TypeAlias = "tuple[BatchRow, str | None]"  # a row without a verdict, and the code to grade, if there is any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,42 +116,32 @@ def grade_folder(
 
     course = open_course()
     chosen = None if tasks is None else [course.task(name) for name in tasks]
-    seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
-    submissions = find_submissions(folder, course, chosen)
+    seed = check_seed(random_seed() if seed is None else seed)
+    submissions = ClassFolder(course, seed).submissions(folder, chosen)
     if not submissions:
         raise InputError(f"{folder} contains no submissions: one folder per learner, files named after tasks")
     rows: list[BatchRow] = []
-    try:
-        for submission in submissions:
-            rows.append(_row(submission, seed, limits))
+    with suppress(KeyboardInterrupt):
+        for row, source in submissions:
+            rows.append(row if source is None else _graded(row, course.tasks[row.task], source, limits))
             progress(len(rows), len(submissions))
-    except KeyboardInterrupt:
-        pass
-    remaining = submissions[len(rows) :]
-    rows += [_row(submission, seed, limits, stopped=True) for submission in remaining]
-    return BatchReport(
-        rows=tuple(rows), seed=seed, not_graded=sum(submission.source is not None for submission in remaining)
-    )
+    remaining, reason = submissions[len(rows) :], "grading was stopped before this file"
+    for row, source in remaining:
+        rows.append(row if source is None else replace(row, rule="not-graded", message=reason))
+    return BatchReport(rows=tuple(rows), seed=seed, not_graded=sum(source is not None for _, source in remaining))
 
 
-def _row(submission: Submission, seed: int, limits: GradingLimits | None, *, stopped: bool = False) -> BatchRow:
-    """Grade a submission. An unreadable file counts as failed; any other row without a verdict, as not graded."""
-    from inlayer.learn.grader import count_checks, grade
+def _graded(row: BatchRow, task: Task, source: str, limits: GradingLimits | None) -> BatchRow:
+    from inlayer.learn.grader import grade
 
-    row = partial(BatchRow, learner=submission.learner, seed=seed, file=submission.file)
-    if submission.task is None:
-        return row(rule=submission.rule, message=_one_line(submission.message))
-    row = partial(row, task=submission.task.id, checks_total=count_checks(submission.task))
-    if submission.source is None:
-        return row(passed=False, rule=submission.rule, message=_one_line(submission.message))
-    if stopped:
-        return row(rule="not-graded", message="grading was stopped before this file")
     try:
-        verdict = grade(submission.task, submission.source, seed=seed, limits=limits, examples=False)
+        verdict = grade(task, source, seed=row.seed, limits=limits, examples=False)
     except Exception as error:  # a bug in the grader must not stop the batch
-        return row(rule="not-graded", message=_one_line(f"the grader itself failed: {type(error).__name__}: {error}"))
-    rule, message = ("", "") if verdict.failure is None else (verdict.failure.rule, verdict.failure.message)
-    return row(passed=verdict.passed, checks_passed=verdict.n_passed, rule=rule, message=_one_line(message))
+        message = f"the grader itself failed: {type(error).__name__}: {error}"
+        return replace(row, rule="not-graded", message=_one_line(message))
+    row = replace(row, passed=verdict.passed, checks_passed=verdict.n_passed)
+    failure = verdict.failure
+    return row if failure is None else replace(row, rule=failure.rule, message=_one_line(failure.message))
 
 
 def _one_line(message: str) -> str:
@@ -189,113 +170,125 @@ def task_cells(text: str) -> list[tuple[str, str]]:
     return [(magic[1], source[magic.end() :]) for source, magic in matches if magic is not None]
 
 
-def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) -> list[Submission]:
-    """List every submission in a folder by learner, task, and file, and the chosen tasks that have no file."""
-    by_learner: dict[str, list[Submission]] = {}
-    for entry in _entries(str(folder)):
-        if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:
-            name = printable(entry.name)
-            submissions = _in_folder(name, entry, course)
-        else:
-            name, task = _owner(entry.name, course, printable(folder.resolve().name))
-            submissions = _from_entry(name, entry, printable(entry.name), task, course)
-        by_learner.setdefault(name, []).extend(submissions)
-    counted = chain.from_iterable(_counted(name, found, chosen) for name, found in by_learner.items())
-    order = [*course.tasks, ""]  # files of no task come last
-    return sorted(counted, key=lambda row: (row.learner, order.index(row.task.id if row.task else ""), row.file))
+class ClassFolder:
+    """Finds the submissions of a class, and explains what cannot be graded."""
 
+    def __init__(self, course: Course, seed: int) -> None:
+        self.course, self.seed = course, seed
 
-def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
-    """Yield a learner's submissions that are included, and the tasks that are missing."""
-    counted = [submission for submission in submissions if chosen is None or submission.task in (None, *chosen)]
-    seen: Counter[str] = Counter()
-    for submission in counted:
-        seen[submission.task.id if submission.task else submission.rule] += 1
-        if submission.task and submission.source is not None and seen[submission.task.id] > MAX_COPIES:
-            message = f"there are more than {MAX_COPIES} files for this task; this one was not graded"
-            yield replace(submission, source=None, rule="too-many-files", message=message)
-        elif submission.task or submission.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
-            yield submission
-    note = partial(Submission, learner=name)
-    missing = [task for task in chosen or () if task not in [submission.task for submission in counted]]
-    for task in missing:
-        yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")
-    if (more := seen["unknown-file"] - MAX_UNKNOWN) > 0:
-        yield note(rule="unknown-file", message=f"{pluralize(more, 'more file')} with names that match no task")
-    if not counted and not missing:
-        yield note(rule="nothing-submitted", message="the folder contains no files")
+    def submissions(self, folder: Path, chosen: list[Task] | None) -> list[Submission]:
+        """List every submission in a folder by learner, task, and file, and the chosen tasks that have no file."""
+        by_learner: dict[str, list[Submission]] = {}
+        for entry in _entries(str(folder)):
+            if entry.is_dir(follow_symlinks=False) and self.task_named(entry.name) is None:
+                name = printable(entry.name)
+                found = self.in_folder(name, entry)
+            else:
+                name, task = self.owner(entry.name, printable(folder.resolve().name))
+                found = self.in_entry(name, entry, printable(entry.name), task)
+            by_learner.setdefault(name, []).extend(found)
+        counted = [each for name, found in by_learner.items() for each in self.counted(name, found, chosen)]
+        order = [*self.course.tasks, ""]  # files of no task come last
+        return sorted(counted, key=lambda each: (each[0].learner, order.index(each[0].task), each[0].file))
 
+    def row(
+        self, learner: str, rule: str = "", message: str = "", *, file: str = "", task: Task | None = None
+    ) -> BatchRow:
+        """Return a row without a verdict; `rule` is the reason if there is no code. For a task, it counts as failed."""
+        row = BatchRow(learner=learner, rule=rule, message=_one_line(message), seed=self.seed, file=file)
+        if task is None:
+            return row
+        from inlayer.learn.grader import count_checks
 
-def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Submission]:
-    """Yield everything in a learner's folder, at any depth."""
-    pending, seen = [(top.path, printable(top.name))], 0
-    while pending:
-        path, label = pending.pop(0)
+        return replace(row, task=task.id, passed=False if rule else None, checks_total=count_checks(task))
+
+    def counted(self, name: str, found: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
+        """Yield a learner's submissions that are included, and the tasks that are missing."""
+        included = None if chosen is None else {"", *(task.id for task in chosen)}
+        counted = [(row, source) for row, source in found if included is None or row.task in included]
+        seen: Counter[str] = Counter()
+        for row, source in counted:
+            seen[row.task or row.rule] += 1
+            if source is not None and seen[row.task] > MAX_COPIES:
+                message = f"there are more than {MAX_COPIES} files for this task; this one was not graded"
+                yield replace(row, passed=False, rule="too-many-files", message=message), None
+            elif row.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
+                yield row, source
+        missing = [task for task in chosen or () if task.id not in seen]
+        for task in missing:
+            yield self.row(name, "not-submitted", f"there is no {task.id}.py", task=task), None
+        if (more := seen["unknown-file"] - MAX_UNKNOWN) > 0:
+            message = f"{pluralize(more, 'more file')} with names that match no task"
+            yield self.row(name, "unknown-file", message), None
+        if not counted and not missing:
+            yield self.row(name, "nothing-submitted", "the folder contains no files"), None
+
+    def in_folder(self, name: str, top: os.DirEntry[str]) -> Iterator[Submission]:
+        """Yield everything in a learner's folder, at any depth."""
+        pending, seen = [(top.path, printable(top.name))], 0
+        while pending:
+            path, label = pending.pop(0)
+            try:
+                entries = _entries(path)
+            except OSError as error:
+                yield self.row(name, "unreadable", f"the folder cannot be read: {error.strerror}", file=label), None
+                continue
+            seen += len(entries)
+            if seen > MAX_ENTRIES or (entries and label.count("/") >= MAX_DEPTH):
+                message = f"more than {MAX_ENTRIES:,} files, or {MAX_DEPTH} levels of folders; the rest was ignored"
+                yield self.row(name, "too-many-files", message, file=label), None
+                return
+            for entry in entries:
+                file, task = f"{label}/{printable(entry.name)}", self.task_named(entry.name)
+                if entry.is_dir(follow_symlinks=False) and task is None:
+                    pending.append((entry.path, file))
+                else:
+                    yield from self.in_entry(name, entry, file, task)
+
+    def in_entry(self, name: str, entry: os.DirEntry[str], file: str, task: Task | None) -> Iterator[Submission]:
+        """Yield the submissions in one directory entry: a Python file, the cells of a notebook, or neither."""
+        tasks = self.course.tasks
         try:
-            entries = _entries(path)
-        except OSError as error:
-            message = f"the folder cannot be read: {error.strerror}"
-            yield Submission(learner=name, file=label, rule="unreadable", message=message)
-            continue
-        seen += len(entries)
-        if seen > MAX_ENTRIES or (entries and label.count("/") >= MAX_DEPTH):
-            message = f"more than {MAX_ENTRIES:,} files, or {MAX_DEPTH} levels of folders; the rest was ignored"
-            yield Submission(learner=name, file=label, rule="too-many-files", message=message)
-            return
-        for entry in entries:
-            file, task = f"{label}/{printable(entry.name)}", _task_named(entry.name, course)
-            if entry.is_dir(follow_symlinks=False) and task is None:
-                pending.append((entry.path, file))
-            else:
-                yield from _from_entry(name, entry, file, task, course)
+            if task is not None:
+                source = read_source_file(entry.path, follow_links=False).text
+                yield self.row(name, file=file, task=task), source
+                return
+            if not entry.name.endswith(".ipynb"):
+                if entry.is_symlink():
+                    raise SubmissionError("link", LINK_MESSAGE)
+                near = suggest(entry.name, [f"{known}.py" for known in tasks])
+                raise SubmissionError("unknown-file", "its name matches no task" + (f"; {near}" if near else ""))
+            cells = task_cells(read_source_file(entry.path, MAX_NOTEBOOK_BYTES, follow_links=False).text)
+            if not cells:
+                raise SubmissionError("no-tasks", "the notebook has no cell that starts with %%task")
+            for word, source in cells:
+                if word in tasks:
+                    yield self.row(name, file=file, task=tasks[word]), source
+                else:
+                    message = f"%%task {word[:80]}: there is no such task"
+                    yield self.row(name, "unknown-task", message, file=file), None
+        except SubmissionError as error:
+            yield self.row(name, error.rule, str(error), file=file, task=task), None
 
+    def task_named(self, name: str) -> Task | None:
+        return self.course.tasks.get(name.removesuffix(".py")) if name.endswith(".py") else None
 
-def _from_entry(
-    name: str, entry: os.DirEntry[str], file: str, task: Task | None, course: Course
-) -> Iterator[Submission]:
-    """Yield the submissions in one directory entry: a Python file, the cells of a notebook, or neither."""
-    submission = partial(Submission, learner=name, file=file)
-    try:
-        if task is not None:
-            yield submission(task=task, source=read_source_file(entry.path, follow_links=False).text)
-            return
-        if not entry.name.endswith(".ipynb"):
-            if entry.is_symlink():
-                raise SubmissionError("link", LINK_MESSAGE)
-            near = suggest(entry.name, [f"{known}.py" for known in course.tasks])
-            raise SubmissionError("unknown-file", "its name matches no task" + (f"; {near}" if near else ""))
-        cells = task_cells(read_source_file(entry.path, MAX_NOTEBOOK_BYTES, follow_links=False).text)
-        if not cells:
-            raise SubmissionError("no-tasks", "the notebook has no cell that starts with %%task")
-        for word, source in cells:
-            if word in course.tasks:
-                yield submission(task=course.tasks[word], source=source)
-            else:
-                yield submission(rule="unknown-task", message=f"%%task {word[:80]}: there is no such task")
-    except SubmissionError as error:
-        yield submission(task=task, rule=error.rule, message=str(error))
+    def owner(self, name: str, folder: str) -> tuple[str, Task | None]:
+        """Return the learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
+        if (task := self.task_named(name)) is not None:
+            return folder, task
+        stem, _, ending = name.rpartition(".")
+        if ending == "py":
+            for known in sorted(self.course.tasks, key=len, reverse=True):  # ann_mean_pool before a task called pool
+                if match := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
+                    return printable(match[1]), self.course.tasks[known]
+        if ending == "ipynb":
+            lesson_file = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
+            return printable(stem if lesson_file is None else lesson_file[1] or folder), None
+        return folder, None
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
     with os.scandir(path) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
     return sorted(visible, key=lambda entry: entry.name)
-
-
-def _task_named(name: str, course: Course) -> Task | None:
-    return course.tasks.get(name.removesuffix(".py")) if name.endswith(".py") else None
-
-
-def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
-    """Return the learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
-    if (task := _task_named(name, course)) is not None:
-        return folder, task
-    stem, _, ending = name.rpartition(".")
-    if ending == "py":
-        for known in sorted(course.tasks, key=len, reverse=True):  # ann_mean_pool before a task called pool
-            if match := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
-                return printable(match[1]), course.tasks[known]
-    if ending == "ipynb":
-        lesson_file = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
-        return printable(stem if lesson_file is None else lesson_file[1] or folder), None
-    return folder, None

@@ -9,7 +9,6 @@ Tested with every solution, starter file, and wrong solution of the course by `i
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +20,7 @@ from torch import Tensor
 from inlayer.checks import check_seed
 from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
+from inlayer.learn.questions import random_seed
 from inlayer.learn.sandbox.restrict import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 from inlayer.render.numbers import pluralize
@@ -101,7 +101,7 @@ def grade(
     task: Task, source: str, *, seed: int | None = None, limits: GradingLimits | None = None, examples: bool = True
 ) -> Verdict:
     """Grade a file. The same seed draws the same values; `examples` adds a fresh example to a failed check."""
-    seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
+    seed = check_seed(random_seed() if seed is None else seed)
     run = GradingRun(task, source, seed, limits)
     with run.open_session(seed) as session:
         results = list(run.outcomes(session, examples=examples))

@@ -29,8 +29,8 @@ from inlayer.files import file_errors, format_path, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.progress_file import ProgressFile
-from inlayer.learn.questions import ChoiceQuestion, Exercise, FreeTextQuestion, Question
-from inlayer.learn.service import CourseService, random_seed
+from inlayer.learn.questions import ChoiceQuestion, Exercise, FreeTextQuestion, Question, random_seed
+from inlayer.learn.service import CourseService
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 from inlayer.render.markdown import to_notebook
 

@@ -154,12 +154,10 @@ class ProgressFile:
     @contextmanager
     def edit(self) -> Iterator[ProgressState]:
         """Yield the state and write it back if the block succeeds. Other processes wait, so keep the block short."""
-        if self.unsaved is not None:
-            yield self.unsaved
-            return
         with ExitStack() as stack:
             try:
-                stack.enter_context(self._locked())
+                if self.unsaved is None:
+                    stack.enter_context(self._locked())
                 state = self._load_or_reset()
             except ProgressAccessError as error:
                 state = ProgressState()

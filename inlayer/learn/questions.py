@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 import re
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -26,6 +27,7 @@ C = TypeVar("C", bound="ChoiceQuestion")
 SIZES = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40
 }  # fmt: skip
+MAX_SEED = 2**31 - 1
 MAX_CHARACTERS = 100  # maximum length of an answer
 MAX_NUMBER = 10**300
 ROUNDING = 1e-9
@@ -48,10 +50,11 @@ THOUSANDS_SEPARATORS = {",": "commas", " ": "spaces", "'": "apostrophes"}
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerResult:
-    """Whether an answer is correct, and why."""
+    """Whether an answer is correct, and why. `option` is the index of the chosen option, if it is a choice."""
 
     correct: bool
     message: str
+    option: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +142,10 @@ class ChoiceQuestion(TheoryQuestion):
 
     def grade(self, answer: str) -> AnswerResult:
         """Grade a letter: a, b, c, ..."""
-        chosen = self.options[parse_letter(answer, len(self.options))]
+        index = parse_letter(answer, len(self.options))
+        chosen = self.options[index]
         message = f"{chosen.reason} {self.explanation}".strip() if chosen.correct else chosen.reason
-        return AnswerResult(correct=chosen.correct, message=message)
+        return AnswerResult(correct=chosen.correct, message=message, option=index)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +183,11 @@ class Question(ChoiceQuestion):
 
     def ask(self, seed: int) -> Question:
         return replace(shuffled(self, f"{self.id} {seed}"), seed=seed)
+
+
+def random_seed() -> int:
+    """Draw a seed: for the numbers of a question, or for the values that a task's checks draw."""
+    return secrets.randbelow(MAX_SEED + 1)
 
 
 def shuffled(question: C, seed: str) -> C:

@@ -11,7 +11,6 @@ Tested in tests/learn/test_cli.py.
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,23 +21,18 @@ from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
 from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import ProgressFile, ProgressState, keep_old_file, now
-from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
+from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion, random_seed
 from inlayer.learn.task_files import SourceFile, TaskFile, find_folder
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
     from inlayer.learn.grader import Verdict
 
-MAX_SEED = 2**31 - 1
 LIST_EXERCISES = "to list a lesson's exercises: inlayer learn list LESSON"
 
 
 class ReadOnlyError(InputError):
     """An operation that a read-only service does not perform."""
-
-
-def random_seed() -> int:
-    return secrets.randbelow(MAX_SEED + 1)
 
 
 class CourseService:
@@ -128,9 +122,18 @@ class CourseService:
         return self._open_file(self.course.task(name), create=True)
 
     def _open_file(self, task: Task, *, create: bool) -> TaskFile:
+        """Make a task the current one. If its file does not exist, `create` writes the starter file."""
         with self.progress.edit() as state:
             state.current = task.id
-            return task_files.open_file(task, self._use_folder(state), create=create)
+            path = self._use_folder(state) / f"{task.id}.py"
+            kind = path_kind(path)
+            if kind == "missing" and create:
+                task_files.write_file(path, task.starter)
+            elif kind == "missing":
+                raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
+            elif kind != "file":
+                raise not_a_file(path, kind)
+        return TaskFile(task=task, path=path, is_new=kind == "missing")
 
     def _use_folder(self, state: ProgressState) -> Path:
         """Return the folder of the learner's files and record it."""
@@ -244,11 +247,11 @@ class CourseService:
                 raise InputError("every exercise is done; name one to repeat it")
             return remaining[:1]
         query = name.strip()
-        matches = [key for key in self.course.exercises if query in (key, key.partition("/")[2])]
+        matches = [part for part in self.course.exercises.values() if query in (part.id, part.id.partition("/")[2])]
         if len(matches) > 1:
-            raise InputError(f"{quote(name)} is in several lessons: {', '.join(matches)}")
+            raise InputError(f"{quote(name)} is in several lessons: {', '.join(part.id for part in matches)}")
         if matches:
-            return [self.course.exercises[matches[0]]]
+            return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)

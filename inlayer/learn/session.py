@@ -47,8 +47,7 @@ class CallResult:
     value: Any = None
     raised: LearnerException | None = None
     arguments: tuple[Any, ...] = ()
-    gradient: Tensor | None = None
-    gradients: dict[str, Tensor | None] = field(default_factory=dict)
+    gradients: dict[int | str, Tensor | None] = field(default_factory=dict)
 
     @property
     def tensor_arguments(self) -> tuple[Tensor, ...]:
@@ -131,8 +130,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
     def parse(self, source: str) -> None:
         """Fail if a file is not valid Python. Runs nothing."""
-        if error := self._request(do="parse", source=source).get("error"):
-            raise CheckFailed("syntax", str(error))
+        self._request(do="parse", source=source)
 
     def load(self, source: str, file: str, forbidden: tuple[str, ...] = ()) -> LearnerException | None:
         """Run the learner's file and return the error it raised, if any. Using `forbidden` names then fails a check."""
@@ -158,7 +156,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         """
         result = self._call(self.handle, "", args, kwargs, of=of, weight=weight, item=item)
         value_of(result)
-        return result.gradient
+        return result.gradients.get(of)
 
     def construct(self, *args: Any, **kwargs: Any) -> RemoteObject:
         """Create an object of the learner's class; it stays in the runner."""
@@ -176,7 +174,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         call = RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs)
         self.calls.append(call)
         result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **gradients)
-        returned = result.gradient if gradients.get("of") is not None else result.value
+        returned = result.gradients.get(gradients["of"]) if "of" in gradients else result.value
         call.output = returned if result.raised is None else result.raised
         return result
 
@@ -266,7 +264,7 @@ class RemoteObject(CallTarget):
     def _local(self, value: Any) -> Any:
         return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
 
-    def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
+    def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[int | str, Tensor | None]:
         """Return the gradients of sum(result * weight) with respect to the parameters."""
         result = self.session._call(self.handle, "", args, kwargs, weight=weight)
         value_of(result)

@@ -16,16 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import (
-    check_path,
-    expand_home,
-    file_errors,
-    format_path,
-    not_a_file,
-    path_kind,
-    utf8_problem,
-    write_atomic,
-)
+from inlayer.files import check_path, expand_home, file_errors, format_path, path_kind, utf8_problem, write_atomic
 from inlayer.learn.course import Task
 from inlayer.learn.progress_file import ProgressState
 
@@ -72,18 +63,6 @@ def find_folder(state: ProgressState, folder: str | None = None) -> Path:
     if path_kind(path) not in {"folder", "missing"}:
         raise InputError(f"{format_path(folder)} is not a folder")
     return path
-
-
-def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
-    """Return the learner's file for a task. If it does not exist, `create` writes the starter file."""
-    path = folder / f"{task.id}.py"
-    if (kind := path_kind(path)) not in {"file", "missing"}:
-        raise not_a_file(path, kind)
-    if kind == "missing":
-        if not create:
-            raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
-        write_file(path, task.starter)
-    return TaskFile(task=task, path=path, is_new=kind == "missing")
 
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:

@@ -16,8 +16,6 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
-import threading
-from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,11 +27,13 @@ from inlayer.files import format_path
 from inlayer.geometry.map_page import map_files
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress_file import ProgressFile
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
-from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, random_seed
+from inlayer.learn.sandbox.fork_server import fork_server
+from inlayer.learn.service import CourseService, ReadOnlyError
 from inlayer.learn.task_files import FileConflictError
 from inlayer.render import fill_page, hash_of, read_files
 from inlayer.tensors import dtype_name
+from inlayer.threads import in_thread
 from inlayer.trace.facts_base import plain
 from inlayer.trace.html import read_part, shared_style
 from inlayer.web import schemas
@@ -204,9 +204,10 @@ class CourseView:
         if body.exercise is not None:
             return graded
         assert isinstance(question, ChoiceQuestion)
-        chosen = None if result.correct else parse_letter(body.answer, len(question.options))
-        next_try = None if result.correct else _question(service.ask(question.id, random_seed()))
-        return {**_reveal(question, chosen), **graded, "next_try": next_try}
+        if result.correct:
+            return {**_reveal(question), **graded, "next_try": None}
+        next_try = _question(service.ask(question.id, random_seed()))
+        return {**_reveal(question, result.option), **graded, "next_try": next_try}
 
     # ---- the learner's file
 
@@ -261,15 +262,11 @@ class CourseView:
 
 @cache
 def warm_up() -> None:
-    """Start the fork server once, in the background: it takes seconds, while the learner is still reading."""
+    """Start the fork server once, in the background: it takes seconds, while the learner is still reading.
 
-    def start() -> None:
-        from inlayer.learn.sandbox.fork_server import fork_server
-
-        with suppress(Exception):  # the first check reports what is wrong
-            fork_server()
-
-    threading.Thread(target=start, name="inlayer-fork-server", daemon=True).start()
+    If it does not start, the first check reports why.
+    """
+    in_thread(lambda _: fork_server(), None, "inlayer-fork-server")
 
 
 def _question(question: TheoryQuestion) -> dict[str, Any]:
@@ -296,7 +293,7 @@ def _tensor(tensor: Tensor, message: str) -> dict[str, Any]:
     """Show the first rows of the learner's tensor, and how it compares with the walk's."""
     width = tensor.shape[-1] if tensor.dim() else 1
     rows = tensor.detach().reshape(-1, width) if width else tensor.reshape(0, 1)
-    is_integer = not (tensor.is_floating_point() or tensor.is_complex())
+    is_integer = not tensor.is_floating_point()
     first = rows[:MAX_ROWS, :MAX_CHANNELS]
     labels = itertools.islice(itertools.product(*map(range, tensor.shape[:-1])), MAX_ROWS)
     hidden = f" Rows not shown: {len(rows) - MAX_ROWS:,}." if len(rows) > MAX_ROWS else ""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from inlayer.learn.questions import MAX_SEED
 from inlayer.trace.gradient_step import RATES
 from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
@@ -20,8 +21,6 @@ MAX_VALUES = 32_768  # texts x max_tokens x dims: the size of the response
 MAX_FIELDS = 1_024
 MAX_INTEGER = 2**63 - 1
 MAX_CODE = 65_536  # characters of a learner's file
-MAX_SEED = 2**31 - 1
-
 MAX_RATES, MAX_RATE = 32, 1e6
 
 MapMethod = Annotated[

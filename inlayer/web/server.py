@@ -140,12 +140,7 @@ class Supervisor(Multiprocess):
     def init_processes(self) -> None:
         """Start the workers, and announce the server once every worker answers."""
         super().init_processes()
-        try:
-            self.ready()
-        except BaseException:
-            self.terminate_all()
-            self.join_all()
-            raise
+        self.ready()
 
     def wait_until_ready(self, worker: Process) -> bool:
         """Wait until a worker answers. Return False if the worker stopped or the server should stop."""
@@ -209,9 +204,11 @@ def serve(
         is_ready = all(map(supervisor.wait_until_ready, supervisor.processes))
         if supervisor.should_exit.is_set():
             return
-        found = receiver.recv() if receiver.poll() else InputError(STOPPED)
-        if isinstance(found, Exception) or not is_ready:
-            raise found if isinstance(found, Exception) else InputError(STOPPED)
+        found = receiver.recv() if receiver.poll() else None
+        if isinstance(found, Exception):
+            raise found
+        if found is None or not is_ready:
+            raise InputError(STOPPED)
         listener.listen(BACKLOG)
         announce(Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=found))
 
@@ -220,6 +217,8 @@ def serve(
     try:
         supervisor.run()
     finally:
+        supervisor.terminate_all()  # does nothing unless starting them failed
+        supervisor.join_all()
         listener.close()
         for number, handler in handlers.items():
             signal.signal(number, handler)

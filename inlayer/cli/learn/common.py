@@ -14,7 +14,8 @@ from typer.core import TyperGroup
 from inlayer.cli.app import app, examples
 from inlayer.cli.output import console
 from inlayer.learn.progress_file import ProgressFile
-from inlayer.learn.service import MAX_SEED, CourseService
+from inlayer.learn.questions import MAX_SEED
+from inlayer.learn.service import CourseService
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read

@@ -17,8 +17,8 @@ from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.learn.course_steps import QuizRun
-from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, Question, TheoryQuestion
-from inlayer.learn.service import CourseService, random_seed
+from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, Question, TheoryQuestion, random_seed
+from inlayer.learn.service import CourseService
 from inlayer.learn.terminal import CoursePrinter
 
 ANSWER = Annotated[

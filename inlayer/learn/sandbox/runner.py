@@ -163,9 +163,9 @@ class Runner:
         except SyntaxError as error:
             line = (error.text or "").strip()[:MAX_LINE_CHARACTERS]
             position = f"line {error.lineno}: " if error.lineno else ""
-            return {"error": f"{position}{error.msg}" + (f"\n    {line}" if line else "")}
+            return failure("syntax", f"{position}{error.msg}" + (f"\n    {line}" if line else ""))
         except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, endless brackets
-            return {"error": f"the file cannot be parsed as Python: {error or type(error).__name__}"}
+            return failure("syntax", f"the file cannot be parsed as Python: {error or type(error).__name__}")
         return {}
 
     def do_load(self, source: str, file: str, forbidden: tuple[str, ...]) -> dict[str, Any]:
@@ -196,12 +196,15 @@ class Runner:
         self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any],
         of: int | str | None = None, item: int | None = None, weight: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Call `target` or its attribute `path`; with `weight`, also differentiate sum(result * weight)."""
+        """Call `target` or its attribute `path`; with `weight`, also differentiate sum(result * weight).
+
+        `of` is the argument to differentiate with respect to; by default, these are the parameters of a module.
+        """
         function = self.module.__dict__[target] if isinstance(target, str) else target
         if path:
             function = attrgetter(path)(function)
-        leaf = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
-        if is_module := of is None and weight is not None:
+        leaf: Any = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
+        if of is None and weight is not None:
             target.zero_grad(set_to_none=True)
         with self.forbidding():
             value = function(*args, **kwargs)
@@ -211,8 +214,8 @@ class Runner:
         if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
             return {"value": value}
         (value * weight.to(value.dtype)).sum().backward()
-        of_parameters = {name: parameter.grad for name, parameter in target.named_parameters()} if is_module else {}
-        return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
+        leaves = target.named_parameters() if of is None else [(of, leaf)]
+        return {"value": value, "gradients": {name: leaf.grad for name, leaf in leaves}}
 
     def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
         return {"value": attrgetter(path)(target)}

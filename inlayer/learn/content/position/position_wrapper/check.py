@@ -199,12 +199,12 @@ def gradient(session: GradingSession) -> None:
         raise CheckFailed(
             "embeds-detached", f"your code raised {back.raised} for inputs_embeds that require a gradient"
         )
-    if back.gradient is None:
+    if (vector_gradient := back.gradients.get(1)) is None:
         raise CheckFailed(
             "embeds-detached", "no gradient reaches inputs_embeds, so whatever produced them could not be trained"
         )
     check_values(
-        back.gradient,
+        vector_gradient,
         weight,
         rule="embeds-gradient",
         message="positions are only added, so inputs_embeds must get the gradient of the result unchanged",
