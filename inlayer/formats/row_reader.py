@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.files import check_is_file, format_path
+from inlayer.files import check_is_file, file_errors, format_path
 from inlayer.formats.tensor_info import TensorInfo
 
 Bytes = npt.NDArray[np.uint8]
@@ -134,6 +134,8 @@ class FileRows(RowSource):
 class ByteFile(ABC):
     """A file that is read by byte range. `str(file)` names it in messages."""
 
+    min_read = 1  # bytes that are worth reading at once
+
     @property
     @abstractmethod
     def size(self) -> int:
@@ -174,11 +176,13 @@ class LocalFile(ByteFile):
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size
+        with file_errors(self.path, kind=CheckpointError):
+            return self.path.stat().st_size
 
     def read(self, start: int, stop: int) -> bytes:
-        nbytes = min(stop, self.size) - start
-        return self.take(start, nbytes).tobytes() if nbytes > 0 else b""
+        with file_errors(self.path, kind=CheckpointError), self.path.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(max(0, stop - start))
 
     def take(self, offset: int, nbytes: int) -> Bytes:
         return self.rows(offset, 1, nbytes).take(np.zeros(1, np.int64)).reshape(-1)

@@ -23,7 +23,6 @@ from inlayer.formats.row_reader import ByteFile, LocalFile
 from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 LENGTH_BYTES = 8
-START = 64 << 10  # bytes that are read first; they have the whole header of most files
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
 MAX_TENSORS = 150_000  # limit for one file; all of Kimi-K2 has 139,644
 MAX_SIZE = 2**48  # maximum size of an axis
@@ -44,7 +43,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
 
 def read_tensors(file: ByteFile, name: str) -> dict[str, TensorInfo]:
     """Return the tensors of a safetensors file called `name`, from one or two reads."""
-    start, size = file.read(0, START), file.size
+    start, size = file.read(0, max(LENGTH_BYTES, file.min_read)), file.size
     stop = LENGTH_BYTES + header_length(start, size, str(file))
     data = start + file.read(len(start), stop)
     return parse_header(data[LENGTH_BYTES:stop], size, str(file), file=name)

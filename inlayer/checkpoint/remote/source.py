@@ -56,6 +56,8 @@ class RemoteFile(ByteFile):
     commit, which never changes; its requests carry the hub's token.
     """
 
+    min_read = 64 << 10  # the whole header of most files costs one request
+
     def __init__(self, url: str, label: str, cache: DiskCache, *, hub: bool = False) -> None:
         self.url, self.label, self.cache, self.hub = url, label, cache, hub
         self._version: FileVersion | None = None
