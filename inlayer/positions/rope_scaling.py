@@ -25,8 +25,7 @@ def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
 
 
 def _powers(dim: int, theta: float | Tensor) -> Tensor:
-    powers: Tensor = theta ** (torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim)
-    return powers
+    return torch.pow(theta, torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim)
 
 
 def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
