@@ -26,6 +26,9 @@ NormKind: TypeAlias = Literal[
 ]  # fmt: skip
 Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
+PositionScheme: TypeAlias = Literal["none", "learned", "sinusoidal", "rotary"]
+NormAt: TypeAlias = Literal["sum", "start", "rows"]
+ProjectionAt: TypeAlias = Literal["rows", "sum"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +235,7 @@ class LayerSpec:
     vocab_size: int
     n_embd: int
     block_size: int | None
-    positions: Literal["none", "learned", "sinusoidal", "rotary"]
+    positions: PositionScheme
     rotary: RotarySpec | None
     position_id_rule: PositionIdRule
     position_offset: int
@@ -245,13 +248,13 @@ class LayerSpec:
     n_token_types: int
     norm: NormKind
     norm_eps: float | None
-    norm_at: Literal["sum", "start", "rows"]
+    norm_at: NormAt
     positions_first: bool
     mask_padding: bool | Literal["ids"]
     n_streams: int
     dropout: float
     row_width: int | None
-    projection_at: Literal["rows", "sum"] | None
+    projection_at: ProjectionAt | None
     per_layer: PerLayerSpec | None
     value_embeddings: ValueEmbeddingSpec | None
     head: HeadSpec
