@@ -14,7 +14,7 @@ Tested against transformers for every family in tests/families/test_parity.py, a
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import torch
 from jaxtyping import Float
@@ -24,16 +24,7 @@ from inlayer.checks import is_finite, is_integer
 from inlayer.errors import ConfigError, InputError
 from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
-from inlayer.families.spec import (
-    AlibiSpec,
-    NormAt,
-    NormKind,
-    PerLayerSpec,
-    PositionScheme,
-    ProjectionAt,
-    RelativeBucketSpec,
-    ValueEmbeddingSpec,
-)
+from inlayer.families.spec import NormAt, NormKind, PerLayerSpec, ProjectionAt, RelativeSpec, ValueEmbeddingSpec
 from inlayer.initialization import InitRule, derive_seeds
 from inlayer.layer_stage import LayerStage, StageName, record_stage
 from inlayer.norms import build_norm
@@ -42,6 +33,7 @@ from inlayer.positions import (
     LearnedPositions,
     PositionIdRule,
     Positions,
+    PositionScheme,
     RotaryPositions,
     SinusoidalPositions,
     build_positions,
@@ -51,6 +43,7 @@ from inlayer.positions import (
 from inlayer.tables import Table, add_pooled, check_id_range
 from inlayer.tensors import apply_projection, check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
+CosSin: TypeAlias = tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
@@ -108,7 +101,7 @@ class Embeddings(ExtraTables):
         torch.Size([1, 2, 4])
     """
 
-    relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions of its model (positions/relative.py)
+    relative: RelativeSpec | None = None  # relative positions of its model (positions/relative.py)
     n_streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
 
     def __init__(
@@ -363,18 +356,12 @@ class Embeddings(ExtraTables):
         return added[::-1] if self.positions_first else added
 
     @overload
-    def rotary(
-        self, position_ids: Tensor, layer_type: str | None = None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]: ...
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None) -> CosSin: ...
 
     @overload
-    def rotary(
-        self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]] | None: ...
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None) -> CosSin | None: ...
 
-    def rotary(
-        self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None = None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]] | None:
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None = None) -> CosSin | None:
         """Compute cos and sin for attention (`inlayer.apply_rotary`).
 
         Args:
@@ -403,8 +390,7 @@ class Embeddings(ExtraTables):
             has_positions, layer_type = positions.layer_rotary_type(layer)
             if not has_positions:
                 return None
-        cos_sin: tuple[Tensor, Tensor] = positions(position_ids, self.dtype, layer_type)
-        return cos_sin
+        return positions(position_ids, self.dtype, layer_type)
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"

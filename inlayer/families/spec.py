@@ -148,6 +148,9 @@ class RelativeBucketSpec:
         return buckets if self.kind == "t5" else 2 * buckets
 
 
+RelativeSpec: TypeAlias = AlibiSpec | RelativeBucketSpec
+
+
 @dataclass(frozen=True, kw_only=True)
 class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
@@ -260,7 +263,7 @@ class LayerSpec:
     head: HeadSpec
     ngrams: tuple[NgramSpec, ...] = ()
     sinusoidal_if_missing: bool = False
-    relative: AlibiSpec | RelativeBucketSpec | None = None
+    relative: RelativeSpec | None = None
 
     @property
     def is_generic(self) -> bool:
