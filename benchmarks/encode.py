@@ -87,10 +87,10 @@ def compare(name: str, model: Model, tokenizer_file: Path, texts: list[str]) -> 
     if name == "llama":
         words = WordLlamaInference(rows, Tokenizer.from_file(str(tokenizer_file)))  # its loader would download
         peers["WordLlama"] = lambda: words.embed(texts)
-    ids, encoder = model.tokenizer.encode_batch(texts, add_special_tokens=False), model.encoder()  # type: ignore[union-attr]
+    ids, encoder = model.tokenizer.encode_batch(texts, add_special_tokens=False), model.encoder()
     data, vectors = "\n".join(texts).encode(), np.empty((len(texts), rows.shape[1]), np.float32)
     limits: dict[str, Callable[[], object]] = {
-        "tokenizing": lambda: model.tokenizer.encode_batch(texts, add_special_tokens=False),  # type: ignore[union-attr]
+        "tokenizing": lambda: model.tokenizer.encode_batch(texts, add_special_tokens=False),
         "summing rows": lambda: encoder.pooler.pool(ids, "mean", vectors),
         "reading the text once": data.decode,
     }

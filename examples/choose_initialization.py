@@ -45,6 +45,4 @@ for name, embeddings, own_head in (
     ("tied: scale=1/init_std", layer(scale=1 / 0.02), None),
     ("tied: init='scaled', scale=root", layer(init="scaled", scale=root), None),
 ):
-    if own_head is None:
-        embeddings.tie(own_head := head())
-    print(f"{name:<38}  loss {final_loss(embeddings, own_head):.2f}")
+    print(f"{name:<38}  loss {final_loss(embeddings, own_head or head().tie(embeddings)):.2f}")

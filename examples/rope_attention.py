@@ -24,7 +24,8 @@ class Attention(nn.Module):
         q, k, v = (one.transpose(1, 2) for one in split.unbind(2))  # (batch, heads, tokens, head_dim)
         q, k = apply_rotary(q, k, cos, sin)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        output: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return output
 
 
 torch.manual_seed(0)

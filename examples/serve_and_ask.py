@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 server = subprocess.Popen([sys.executable, "-m", "inlayer", "serve", "--json"], stdout=subprocess.PIPE, text=True)
 try:
+    assert server.stdout is not None  # it is a pipe
     address = json.loads(server.stdout.readline())
     print("models:", address["models"])
     base = f"http://{address['host']}:{address['port']}"

@@ -20,8 +20,7 @@ print(f"parameters: {separate:,} untied, {tied:,} tied")
 
 ids = torch.tensor([[5, 17, 42, 0, 0]])  # 0 is padding: not trained, and not counted in the loss
 loss = head.loss(layer(ids[:, :-1]), ids[:, 1:])
-loss.backward()
-gradient = layer.token_embedding.weight.grad
+(gradient,) = torch.autograd.grad(loss, [layer.token_embedding.weight])
 torch.manual_seed(0)
 plain = torch.nn.Embedding(1000, 32, padding_idx=0)  # tied as is, its logits are too large
 logits = plain(ids[:, :-1]) @ plain.weight.T
@@ -30,8 +29,9 @@ print(f"loss before training: {loss.item():.2f}; a tied nn.Embedding: {baseline.
 print(f"rows with a gradient: {int(gradient.any(dim=1).sum())} of 1,000")
 print(f"gradient of the padding row: {gradient[0].abs().max().item()}")
 
-copied = copy.deepcopy(model).to(torch.bfloat16)
-print("tied after deepcopy and .to():", copied["head"].weight is copied["embeddings"].token_embedding.weight)
+copied_layer, copied_head = copy.deepcopy((layer, head))
+copied_layer.to(torch.bfloat16)
+print("tied after deepcopy and .to():", copied_head.weight is copied_layer.token_embedding.weight)
 
 layer.resize(1010)  # ten new rows, initialized with the mean; the head follows
 print("logits after resize:", tuple(head(layer(ids)).shape))

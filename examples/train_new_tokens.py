@@ -29,7 +29,7 @@ for sentence in sentences:
 decoder = torch.nn.GRU(128, 128, batch_first=True)  # in place of your own decoder
 optimizer = torch.optim.Adam([table, *decoder.parameters()], lr=0.01)  # after resize, which makes a new parameter
 for step in range(51):
-    loss = sum(head.loss(decoder(layer(ids[:, :-1]))[0], ids[:, 1:]) for ids in texts) / len(texts)
+    loss = torch.stack([head.loss(decoder(layer(ids[:, :-1]))[0], ids[:, 1:]) for ids in texts]).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -14,7 +14,7 @@ Tested against transformers for every family in tests/families/test_parity.py, a
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import torch
 from jaxtyping import Float
@@ -24,8 +24,8 @@ from inlayer.checks import is_finite, is_integer
 from inlayer.errors import ConfigError, InputError
 from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
-from inlayer.families.spec import AlibiSpec, NormKind, PerLayerSpec, RelativeBucketSpec, ValueEmbeddingSpec
-from inlayer.initialization import derive_seeds
+from inlayer.families.spec import NormAt, NormKind, PerLayerSpec, ProjectionAt, RelativeSpec, ValueEmbeddingSpec
+from inlayer.initialization import InitRule, derive_seeds
 from inlayer.layer_stage import LayerStage, StageName, record_stage
 from inlayer.norms import build_norm
 from inlayer.per_layer import PerLayerEmbedding
@@ -33,6 +33,7 @@ from inlayer.positions import (
     LearnedPositions,
     PositionIdRule,
     Positions,
+    PositionScheme,
     RotaryPositions,
     SinusoidalPositions,
     build_positions,
@@ -42,8 +43,7 @@ from inlayer.positions import (
 from inlayer.tables import Table, add_pooled, check_id_range
 from inlayer.tensors import apply_projection, check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
-PROJECTIONS = ("rows", "sum")
-NORM_AT_OPTIONS = ("sum", "start", "rows")
+CosSin: TypeAlias = tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
@@ -101,7 +101,7 @@ class Embeddings(ExtraTables):
         torch.Size([1, 2, 4])
     """
 
-    relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions of its model (positions/relative.py)
+    relative: RelativeSpec | None = None  # relative positions of its model (positions/relative.py)
     n_streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
 
     def __init__(
@@ -110,9 +110,9 @@ class Embeddings(ExtraTables):
         n_embd: int,
         block_size: int | None = None,
         *,
-        positions: str | Positions | None = None,
+        positions: PositionScheme | Positions | None = None,
         padding_idx: int | None = None,
-        init: str = "normal",
+        init: InitRule = "normal",
         init_std: float = 0.02,
         seed: int | None = None,
         scale: float = 1.0,
@@ -122,12 +122,12 @@ class Embeddings(ExtraTables):
         dropout: float = 0.0,
         norm_eps: float | None = None,
         norm: NormKind = "layernorm",
-        norm_at: str = "sum",
+        norm_at: NormAt = "sum",
         positions_first: bool = False,
         mask_padding: bool | Literal["ids"] = False,
         n_token_types: int = 0,
         row_width: int | None = None,
-        projection_at: str | None = None,
+        projection_at: ProjectionAt | None = None,
         position_id_rule: PositionIdRule | None = None,
         position_offset: int = 0,
         per_layer: PerLayerSpec | None = None,
@@ -137,10 +137,10 @@ class Embeddings(ExtraTables):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if projection_at not in (None, *PROJECTIONS) or (row_width is None) != (projection_at is None):
+        if projection_at not in (None, *get_args(ProjectionAt)) or (row_width is None) != (projection_at is None):
             raise InputError(
                 f"row_width is {row_width} and projection_at is {projection_at!r}; pass both or neither: "
-                f"projection_at is one of {', '.join(PROJECTIONS)}"
+                f"projection_at is one of {', '.join(get_args(ProjectionAt))}"
             )
         is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
         is_count = is_integer(n_token_types) and n_token_types >= 0
@@ -150,7 +150,7 @@ class Embeddings(ExtraTables):
             ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
-            ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
+            ("norm_at", norm_at, norm_at in get_args(NormAt), f"one of {', '.join(get_args(NormAt))}"),
             ("n_token_types", n_token_types, is_count, "a number of rows, or 0"),
             ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
@@ -304,6 +304,9 @@ class Embeddings(ExtraTables):
             hidden = after("projection", apply_projection(self.projection, hidden))
         return hidden[0] if single else hidden
 
+    if TYPE_CHECKING:
+        __call__ = forward
+
     def stages(self, *inputs: Tensor | None, **named: Tensor | None) -> list[LayerStage]:
         """Compute hidden states and keep every intermediate result.
 
@@ -353,18 +356,12 @@ class Embeddings(ExtraTables):
         return added[::-1] if self.positions_first else added
 
     @overload
-    def rotary(
-        self, position_ids: Tensor, layer_type: str | None = None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]: ...
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None) -> CosSin: ...
 
     @overload
-    def rotary(
-        self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]] | None: ...
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None) -> CosSin | None: ...
 
-    def rotary(
-        self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None = None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]] | None:
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None = None) -> CosSin | None:
         """Compute cos and sin for attention (`inlayer.apply_rotary`).
 
         Args:
@@ -393,8 +390,7 @@ class Embeddings(ExtraTables):
             has_positions, layer_type = positions.layer_rotary_type(layer)
             if not has_positions:
                 return None
-        cos_sin: tuple[Tensor, Tensor] = positions(position_ids, self.dtype, layer_type)
-        return cos_sin
+        return positions(position_ids, self.dtype, layer_type)
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from inlayer.errors import InputError, ShapeError, type_name
+from inlayer.initialization import ResizeRule
 from inlayer.input_table import InputTable
 from inlayer.per_layer import PerLayerEmbedding
 from inlayer.tables import StoredEmbedding, Table
@@ -267,7 +268,7 @@ class ExtraTables(InputTable):
         return vectors
 
     def resize(
-        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
+        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: ResizeRule = "mean", *,
         allow_shrink: bool = False,
     ) -> int:  # fmt: skip
         """Resize the token table and the heads tied to it; existing rows are unchanged, bit for bit.

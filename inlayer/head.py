@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -29,7 +29,7 @@ from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.tensors import check_float, check_ids, is_jit_tracing, is_meta_or_traced
 from inlayer.tying import HeadRows, without_row_gradient
 
-REDUCTIONS = ("mean", "sum", "none")
+Reduction: TypeAlias = Literal["mean", "sum", "none"]
 
 # Devices where half precision may be emulated and many times slower; torch's chunked loss also avoids it there.
 FULL_PRECISION_DEVICES = frozenset({"cpu"})
@@ -125,13 +125,16 @@ class Head(HeadRows):
         logits_M = compute_logits(self, hidden, local.rows_MD, local.entries(self.bias))
         return sharding.gather_last_dim(logits_M, self.vocab_size, local.mesh)
 
+    if TYPE_CHECKING:
+        __call__ = forward
+
     def loss(
         self,
-        hidden: Any,
-        targets: object,
+        hidden: Float[Tensor, "... D"],
+        targets: Integer[Tensor, "..."],
         *,
         ignore_index: int = IGNORE_INDEX,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
         z_loss: float = 0.0,
     ) -> Float[Tensor, "..."]:
         """Compute the cross-entropy of hidden states without materializing all logits.
@@ -218,8 +221,8 @@ class Head(HeadRows):
     def _check_loss(
         self, hidden: object, targets: object, reduction: str, z_loss: float
     ) -> tuple[Tensor, Tensor, torch.Size]:
-        if reduction not in REDUCTIONS:
-            raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, REDUCTIONS))}")
+        if reduction not in (names := get_args(Reduction)):
+            raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, names))}")
         if not torch.compiler.is_compiling() and not (is_finite(z_loss) and z_loss >= 0):
             raise InputError(
                 f"z_loss is {z_loss!r}; it must be finite and not negative (0.0 disables it, 1e-4 is a common value)"

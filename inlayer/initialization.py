@@ -11,6 +11,7 @@ Tested in tests/test_initialization.py.
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float
@@ -19,15 +20,15 @@ from torch import Tensor
 from inlayer.checks import check_seed
 from inlayer.errors import InputError
 
-INIT_RULES = ("normal", "embedding", "scaled")
-RESIZE_RULES = ("mean", "zeros", *INIT_RULES)
+InitRule: TypeAlias = Literal["normal", "embedding", "scaled"]
+ResizeRule: TypeAlias = Literal["mean", "zeros", InitRule]
+INIT_RULES, RESIZE_RULES = get_args(InitRule), get_args(ResizeRule)
 
 
-def check_init_rule(rule: str, allowed: tuple[str, ...]) -> str:
+def check_init_rule(rule: str, allowed: tuple[str, ...]) -> None:
     """Check the name of an initialization rule."""
     if rule not in allowed:
         raise InputError(f"init {rule!r} is unknown; choose one of {', '.join(map(repr, allowed))}")
-    return rule
 
 
 def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:

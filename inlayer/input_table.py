@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from inlayer.checks import is_integer
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.families import describe
+from inlayer.families.spec import NormAt
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, Table, check_id_range
 from inlayer.tables.row_index import RowIndex
@@ -38,7 +39,7 @@ class InputTable(nn.Module):
         self.token_embedding: nn.Embedding | StoredEmbedding = table
         self.scale, self.round_scale = scale, round_scale
         self.norm: nn.Module | None = None  # applied to the rows if norm_at is "rows" (Inkling)
-        self.norm_at = "sum"
+        self.norm_at: NormAt = "sum"
         # A plain list, so heads are not registered as children: they belong to the model, not to its input layer.
         self._tied_heads: list[Head] = []
         self._index: tuple[Any, RowIndex] | None = None  # for ids_of; the key identifies the state of the rows

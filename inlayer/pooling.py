@@ -11,6 +11,7 @@ Tested against a plain loop over texts in tests/test_pooling.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,12 +29,13 @@ from inlayer.tensors import check_dense, check_float, is_jit_tracing, to_bool_ma
 if TYPE_CHECKING:  # other types are errors with a message of their own, so they are not rejected at run time
     States: TypeAlias = Tensor
     Mask: TypeAlias = Tensor | Ragged | None
+    Ids: TypeAlias = Iterable[int]
 else:
-    States = Mask = Any
+    States = Mask = Ids = Any
 ROWS_PER_SUM = 256  # rows summed in sequence
 
 
-def mean_pool(hidden: States, mask: Mask = None, *, exclude: Any = ()) -> Float[Tensor, "B D"]:
+def mean_pool(hidden: States, mask: Mask = None, *, exclude: Ids = ()) -> Float[Tensor, "B D"]:
     """Average the hidden states of each text's real tokens.
 
     All tokens that the mask does not exclude are included, even special tokens such as begin-of-text. To average

@@ -11,7 +11,7 @@ Tested against plain lists in tests/test_ragged.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +122,7 @@ class Ragged:
     def __repr__(self) -> str:
         return f"Ragged({len(self)} texts, {self.flat.size} ids)"
 
-    def padded(self, pad_id: int, side: str = "right") -> tuple[Tensor, Tensor]:
+    def padded(self, pad_id: int, side: Literal["right", "left"] = "right") -> tuple[Tensor, Tensor]:
         """Pad all texts to the length of the longest one.
 
         Args:

@@ -55,6 +55,12 @@ def build_commands_once() -> None:
     command_line.get_command = get_command
 
 
+@pytest.fixture
+def without_type_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For invalid arguments: the error of the library, as users see it, instead of the one of the test run's checks."""
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+
+
 def mentions_slow_tests(path: Path) -> bool:
     return "slow" in path.read_text(encoding="utf-8")
 

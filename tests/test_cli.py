@@ -143,6 +143,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
     assert printed == inlayer.walk(["dogs love dogs", "Hi"], dims=3, max_tokens=2, pad=1).to_dict()
 
 
+@pytest.mark.usefixtures("without_type_checks")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -296,14 +296,18 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"positions": "magic"}, "unknown positions 'magic'; choose one of none, learned, sinusoidal, rotary"),
         ({"row_width": 4}, "pass both or neither"),
         ({"projection_at": "rows"}, "pass both or neither"),
+        ({"row_width": 4, "projection_at": "start"}, "projection_at is one of rows, sum"),
         ({"dropout": 1.5}, "dropout is 1.5"),
         ({"norm": "rmsnorm"}, "norm is 'rmsnorm' at 'sum', but norm_eps is None"),
         ({"norm_at": "start"}, "norm is 'layernorm' at 'start', but norm_eps is None"),
+        ({"norm_at": "end", "norm_eps": 1e-5}, "norm_at is 'end'; it must be one of sum, start, rows"),
+        ({"norm": "batchnorm", "norm_eps": 1e-5}, "norm is 'batchnorm'; it must be one of layernorm, "),
         ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
         ({"positions": "none", "block_size": 4}, "block_size 4 is for learned and sinusoidal positions"),
     ],
 )
+@pytest.mark.usefixtures("without_type_checks")
 def test_invalid_options_are_an_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**options)

@@ -741,6 +741,7 @@ def test_target_outside_is_reported(target: int) -> None:
         Head(D, V).loss(torch.randn(2, 3, D), torch.tensor([[0, 1, 2], [-100, 4, target]]))
 
 
+@pytest.mark.usefixtures("without_type_checks")
 def test_invalid_arguments_of_the_loss_are_an_error() -> None:
     head = Head(D, V)
     with pytest.raises(ShapeError, match=r"targets have shape \(2, 4\), .* one target per hidden state, \(2, 3\)"):
@@ -883,6 +884,7 @@ def test_tied_head_loads_a_copy_of_the_table() -> None:
     torch.testing.assert_close(model.head.weight, saved["head.weight"], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.usefixtures("without_type_checks")
 def test_float_targets_are_an_error_that_does_not_suggest_embeddings() -> None:
     head = Head(4, 8)
     with pytest.raises(DtypeError, match=r"torch\.float32.*targets are token ids; for soft labels") as error:

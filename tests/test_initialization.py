@@ -41,6 +41,7 @@ def test_without_a_seed_the_global_generator_is_used() -> None:
     assert not torch.equal(first, second)
 
 
+@pytest.mark.usefixtures("without_type_checks")
 def test_unknown_rule() -> None:
     with pytest.raises(InputError, match="'xavier' is unknown; choose one of 'normal', 'embedding', 'scaled'"):
         Table(7, 5, init="xavier")

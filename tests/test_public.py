@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,26 +88,3 @@ def test_every_error_is_an_inlayer_error_and_a_builtin() -> None:
         assert issubclass(error, errors.InlayerError)
         if error is not errors.InlayerError:
             assert issubclass(error, (ValueError, IndexError, TypeError, FileNotFoundError, ImportError))
-
-
-@pytest.mark.slow
-def test_type_checkers_know_what_is_returned(tmp_path: Path) -> None:
-    """A user's script, checked with `mypy --strict`."""
-    (tmp_path / "script.py").write_text(
-        "import inlayer\n"
-        "model = inlayer.load('default')\n"
-        "print(model.encode(['a']).shape, model.encode('a', pool='none').ids, model.similarity('a', 'b').shape)\n"
-        "for batch in model.encode_iter(['a'], pool='none'):\n    print(batch.offsets)\n"
-        "reveal_type(model.encode(['a']))\n"
-        "reveal_type(model.encode('a', pool='none'))\n"
-        "model.encode('a', pool='sum')\n"
-    )
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "script.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"MYPYPATH": str(ROOT)}, capture_output=True, text=True, check=False
-    )
-    lines = [line.removeprefix("script.py:") for line in done.stdout.splitlines() if ": note: Poss" not in line]
-    assert re.fullmatch(r'6: note: .*"numpy\.ndarray\[.*', lines[0]), done.stdout
-    assert re.fullmatch(r'7: note: .*TokenVectors.*"', lines[1])
-    assert lines[2].startswith('8: error: No overload variant of "encode"')
-    assert done.stdout.count(" error: ") == 1

@@ -161,6 +161,18 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
     return usual
 
 
+def has_head(model: Model) -> bool:
+    """Return whether a model has a head: rows in its files, or those of its table.
+
+    A tied head has no rows in the files, so the model's class decides. A masked-language head also needs its bias.
+    """
+    if model.head_name is not None:
+        return True
+    if model.spec is None or not model.spec.head.tied or tensor_names.config_has_head(model.config) is False:
+        return False
+    return not model.spec.head.bias or find_part_name(model, "head.bias") is not None
+
+
 def find_part_name(model: Model, part: str) -> str | None:
     """Return the tensor name of a part, given as in `embeddings.state_dict()` or as "head.bias"; None if missing."""
     return tensor_names.choose_part(part, model.store.names(), model.table_info.name)
@@ -280,7 +292,7 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
 
 
 def _compress(model: Model, expected: int) -> IdArray:
-    compressed = compressed_ids(model.tokenizer)
+    compressed = compressed_ids(model.tokenizer if model.has_tokenizer else None)
     distinct = int(compressed.max()) + 1
     if distinct != expected:
         raise CheckpointError(

@@ -21,7 +21,6 @@ from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.families import LayerSpec
-from inlayer.families.tensor_names import config_has_head
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
@@ -87,13 +86,11 @@ def _other_rows(model: Model, part: str, like: Table | StoredEmbedding) -> Table
     return _rows(model, model.store.table(tensor.name, like.padding_idx).astype(model.table.dtype))
 
 
-def build_head(model: Model) -> Head | None:
-    """Return the head of a checkpoint, or None if it has none."""
+def build_head(model: Model) -> Head:
+    """Return the head of a checkpoint that has one."""
     name = model.head_name
     if name is not None and model.is_tied and equals_table(model, name):
         name = None
-    if name is None and not (model.is_tied and saved_with_head(model)):
-        return None
     if model.spec is None:
         rows, width = model.table_info.shape
         head = Head(width, rows, device="meta", dtype=torch_dtype(model.table.dtype))
@@ -142,12 +139,6 @@ def equals_table(model: Model, name: str) -> bool:
 
 def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
-
-
-def saved_with_head(model: Model) -> bool:
-    """Return whether a tied model has a head at all. Its class decides; a masked-language head also needs a bias."""
-    biased = model.spec is not None and model.spec.head.bias
-    return config_has_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:

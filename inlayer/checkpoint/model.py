@@ -21,7 +21,7 @@ from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
 from inlayer.checkpoint.text_vectors import TextVectors
-from inlayer.errors import ConfigError, needs_torch
+from inlayer.errors import ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.render.progress_bar import Progress, no_progress
@@ -53,12 +53,14 @@ class Model(TextVectors):
         skipped_tokens: Tokens that `encode` leaves out: "special", "unknown", or "none".
         table: The rows, as numpy arrays.
         embeddings: The input layer, a torch module.
-        head: The head, a torch module, or None.
+        head: The head, a torch module.
 
     Example:
         >>> model = inlayer.load("default")
         >>> model, model.spec.family, model.is_tied, model.head_name, model.token_weights
         (Model('default', llama, 6,144 x 128 BF16), 'llama', True, None, None)
+        >>> model.has_tokenizer, model.has_head
+        (True, True)
         >>> model.tokenizer.encode("I love dogs")
         [40, 812, 2228, 82]
         >>> model.vocabulary.texts[812]
@@ -97,9 +99,30 @@ class Model(TextVectors):
         return self.spec
 
     @cached_property
-    def tokenizer(self) -> Tokenizer | None:
-        """The checkpoint's tokenizer, or None if it has none."""
+    def _stored_tokenizer(self) -> Tokenizer | None:
         return self.store.open_tokenizer()
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """True if there is a `tokenizer`."""
+        return "tokenizer" in vars(self) or self._stored_tokenizer is not None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The checkpoint's tokenizer.
+
+        Raises:
+            InputError: If the checkpoint has none; `has_tokenizer` tells in advance.
+            TokenizerError: If its file is malformed or of an unsupported kind.
+
+        Example:
+            >>> load("default").tokenizer.decode([40, 812])
+            'I love'
+        """
+        if self._stored_tokenizer is None:
+            advice = "put one next to the weights, or open one with inlayer.open_tokenizer(path)"
+            raise InputError(f"{self.source} has no tokenizer; {advice}")
+        return self._stored_tokenizer
 
     @cached_property
     def table(self) -> StoredTable:
@@ -171,16 +194,26 @@ class Model(TextVectors):
         return build_embeddings(self)
 
     @cached_property
-    def head(self) -> Head | None:
-        """The head as a torch module, or None if the checkpoint has none.
+    def has_head(self) -> bool:
+        """True if there is a `head`: rows of its own, or those of the table. Does not need torch."""
+        return find_tables.has_head(self)
+
+    @cached_property
+    def head(self) -> Head:
+        """The head as a torch module.
 
         Raises:
+            InputError: If the checkpoint has none; `has_head` tells in advance.
             InlayerError: Same as `embeddings`.
 
         Example:
             >>> load("default").head.tied
             True
         """
+        if not self.has_head:
+            rows, width = self.table_info.shape
+            tied = f"inlayer.Head({width}, {rows}).tie(model.embeddings)"
+            raise InputError(f"{self.source} has no head; you can tie a new one to its table: {tied}")
         with needs_torch("Model.head"):
             from inlayer.checkpoint.layer import build_head
         return build_head(self)
@@ -190,7 +223,7 @@ class Model(TextVectors):
         """The texts of the rows."""
         from inlayer.geometry.vocabulary import Vocabulary
 
-        return Vocabulary(self.tokenizer, self.table.num_embeddings)
+        return Vocabulary(self.tokenizer if self.has_tokenizer else None, self.table.num_embeddings)
 
     def neighbors(
         self, query: Query, k: int = 10, *, table: SearchedTable = "input", words_only: bool = False,

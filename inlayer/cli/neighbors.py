@@ -69,7 +69,7 @@ def neighbors(
         print_json({"query": wanted, "neighbors": [neighbor._asdict() for neighbor in nearest]})
         return
     if not nearest:
-        console().print(_nothing_found(words_only, script, include_special or opened.tokenizer is None))
+        console().print(_nothing_found(words_only, script, include_special or not opened.has_tokenizer))
     else:
         query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
         rows = [(token_text(found.text), str(found.id), f"{found.score:.3f}") for found in nearest]

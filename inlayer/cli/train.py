@@ -52,7 +52,7 @@ def option_help(name: str, default: object) -> str:
 
 def annotation(setting: Field[Any]) -> Any:
     """Return a field's type, help, and default, as typer reads them."""
-    kind: Any = TYPES[str(setting.type).partition(" ")[0]]
+    kind: Any = TYPES.get(str(setting.type).partition(" ")[0])
     flag, default, metavar = f"--{setting.name.replace('_', '-')}", setting.default, None
     if kind is bool:
         flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if setting.default else (flag, None)

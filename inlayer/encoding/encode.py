@@ -123,8 +123,6 @@ class Encoder:
     """
 
     def __init__(self, model: Model, weighting: Weighting | None = None) -> None:
-        if model.tokenizer is None:
-            raise InputError(f"{model.source} has no tokenizer, so it cannot encode texts; put one next to the weights")
         self.tokenizer, self.weighting = model.tokenizer, weighting
         scale: Array | None = model.token_weights
         if weighting is not None:
@@ -293,7 +291,7 @@ class Encoder:
 
 def _skipped_ids(model: Model) -> frozenset[int]:
     """Return the ids to skip: special tokens, or those that a static model's library skips."""
-    if model.tokenizer is None or model.skipped_tokens == "none":
+    if model.skipped_tokens == "none":
         return frozenset()
     if model.skipped_tokens == "special":
         return model.tokenizer.special_ids

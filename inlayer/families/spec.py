@@ -26,6 +26,9 @@ NormKind: TypeAlias = Literal[
 ]  # fmt: skip
 Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
+PositionScheme: TypeAlias = Literal["none", "learned", "sinusoidal", "rotary"]
+NormAt: TypeAlias = Literal["sum", "start", "rows"]
+ProjectionAt: TypeAlias = Literal["rows", "sum"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +148,9 @@ class RelativeBucketSpec:
         return buckets if self.kind == "t5" else 2 * buckets
 
 
+RelativeSpec: TypeAlias = AlibiSpec | RelativeBucketSpec
+
+
 @dataclass(frozen=True, kw_only=True)
 class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
@@ -232,7 +238,7 @@ class LayerSpec:
     vocab_size: int
     n_embd: int
     block_size: int | None
-    positions: Literal["none", "learned", "sinusoidal", "rotary"]
+    positions: PositionScheme
     rotary: RotarySpec | None
     position_id_rule: PositionIdRule
     position_offset: int
@@ -245,19 +251,19 @@ class LayerSpec:
     n_token_types: int
     norm: NormKind
     norm_eps: float | None
-    norm_at: Literal["sum", "start", "rows"]
+    norm_at: NormAt
     positions_first: bool
     mask_padding: bool | Literal["ids"]
     n_streams: int
     dropout: float
     row_width: int | None
-    projection_at: Literal["rows", "sum"] | None
+    projection_at: ProjectionAt | None
     per_layer: PerLayerSpec | None
     value_embeddings: ValueEmbeddingSpec | None
     head: HeadSpec
     ngrams: tuple[NgramSpec, ...] = ()
     sinusoidal_if_missing: bool = False
-    relative: AlibiSpec | RelativeBucketSpec | None = None
+    relative: RelativeSpec | None = None
 
     @property
     def is_generic(self) -> bool:

@@ -12,14 +12,13 @@ Tested against a plain computation on real models in tests/geometry/test_neighbo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.checks import check_size, is_integer
 from inlayer.errors import InputError
-from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Mask, Vocabulary
@@ -73,11 +72,11 @@ class Analogy(NamedTuple):
 
 def searched_table(model: Model, table: SearchedTable) -> StoredTable:
     """Return the table to search: "input", or "head" for the rows of the head."""
-    if table not in {"input", "head"}:
+    if table not in get_args(SearchedTable):
         raise InputError(f'table is {quote(table)}; it must be "input" or "head"')
     if table == "head" and model.head_name is not None:
         return model.store.table(model.head_name)
-    if table == "head" and (not model.is_tied or config_has_head(model.config) is False):
+    if table == "head" and not model.has_head:
         raise InputError(f"{model.source} has no head; search its input table")
     return model.table
 

@@ -180,7 +180,7 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
     """Return the tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
     try:
-        return model.tokenizer, []
+        return model.tokenizer if model.has_tokenizer else None, []
     except InlayerError as error:
         severity: Severity = "warning" if isinstance(error, MissingFileError) else "error"
         message = f"the tokenizer cannot be opened: {shorten(str(error), 300)}"

@@ -5,7 +5,8 @@ Tested with the real library in tests/integrations/test_datasets.py.
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
@@ -13,6 +14,9 @@ from inlayer.errors import DtypeError, InputError
 from inlayer.files import join_names, quote
 from inlayer.formats.dtypes import as_float_dtype
 from inlayer.integrations.check_source import check_source
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.text_vectors import FittedWeights, TextPool
 
 __all__ = ["EmbedColumn"]
 
@@ -42,9 +46,9 @@ class EmbedColumn:
     """
 
     def __init__(
-        self, source: Any = "default", *, column: str = "text", output_column: str = "embedding", pool: str = "mean",
-        weights: Any = None, normalize: bool = False, dim: int | None = None, dtype: Any = "float32",
-        batch_size: int | None = None,
+        self, source: str | os.PathLike[str] = "default", *, column: str = "text", output_column: str = "embedding",
+        pool: TextPool = "mean", weights: FittedWeights = None, normalize: bool = False, dim: int | None = None,
+        dtype: Any = "float32", batch_size: int | None = None,
     ) -> None:  # fmt: skip
         check_one_vector(pool)
         if (kind := as_float_dtype(dtype).name) not in {"float16", "float32", "float64"}:

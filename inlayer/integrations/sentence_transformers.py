@@ -11,7 +11,7 @@ import json
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import EncodeSettings, check_one_vector
@@ -36,6 +36,9 @@ with needs_package(
     "sentence_transformers",
 ):
     from sentence_transformers.base.modules.input_module import InputModule
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.text_vectors import FittedWeights, TextPool
 
 __all__ = ["TableModule"]
 
@@ -63,7 +66,9 @@ class TableModule(InputModule):  # type: ignore[misc]
     config_keys = ["pool"]  # noqa: RUF012
     config_file_name = SETTINGS
 
-    def __init__(self, source: Any = "default", *, pool: str = "mean", weights: Any = None) -> None:
+    def __init__(
+        self, source: str | os.PathLike[str] = "default", *, pool: TextPool = "mean", weights: FittedWeights = None
+    ) -> None:
         super().__init__()
         check_one_vector(pool)
         self.source, self.model, self.pool = source, load(check_source(source)), pool

@@ -5,7 +5,8 @@ Tested with scikit-learn's own estimator checks in tests/integrations/test_sklea
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from inlayer.integrations.check_source import check_source
 
 with needs_package("inlayer.integrations.sklearn", "scikit-learn", "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.text_vectors import Array, FittedWeights, TextPool
 
 __all__ = ["TextEncoder"]
 
@@ -43,8 +47,8 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """
 
     def __init__(
-        self, source: Any = "default", *, pool: Any = "mean", weights: Any = None, normalize: Any = False,
-        dim: Any = None,
+        self, source: str | os.PathLike[str] = "default", *, pool: TextPool = "mean", weights: FittedWeights = None,
+        normalize: bool = False, dim: int | None = None,
     ) -> None:  # fmt: skip
         self.source, self.pool, self.weights, self.normalize, self.dim = source, pool, weights, normalize, dim
 
@@ -70,7 +74,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self._n_features_out = len(self._encode(_texts(X)[:1])[0])
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Turn texts into vectors.
 
         Args:
@@ -89,7 +93,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         return self._encode(_texts(X))
 
-    def _encode(self, texts: list[str]) -> Any:
+    def _encode(self, texts: list[str]) -> Array:
         check_one_vector(self.pool)
         model = self.__dict__.get("_model")
         if model is None or model[0] != self.source:

@@ -147,7 +147,7 @@ class AttachedHead(Head):
         """Return logits like those of nn.Linear; the model applies its soft cap and scales."""
         return functional.linear(self._check_hidden(hidden), self._weight_without_padding_gradient(), self.bias)
 
-    def loss(self, hidden: Any, targets: object, **options: Any) -> Tensor:
+    def loss(self, hidden: Tensor, targets: Tensor, **options: Any) -> Tensor:
         """Compute `Head.loss` of the last hidden states.
 
         Raises ConfigError if the model's soft cap and scales are unknown.

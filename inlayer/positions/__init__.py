@@ -14,7 +14,7 @@ from inlayer.families.rope_scaling_settings import (
     RopeScaling,
     YarnScaling,
 )
-from inlayer.families.spec import PositionIdRule, RopeParameters
+from inlayer.families.spec import PositionIdRule, PositionScheme, RopeParameters
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.build import SCHEMES, Positions, build_positions, positions_from_spec
 from inlayer.positions.position_ids import make_position_ids, position_ids_from_mask
@@ -23,7 +23,7 @@ from inlayer.positions.rotary import RotaryPositions, apply_rotary
 
 __all__ = [
     "SCHEMES", "DynamicNTKScaling", "LearnedPositions", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
-    "PositionIdRule", "Positions", "RopeParameters", "RopeScaling", "RotaryPositions", "SinusoidalPositions",
-    "YarnScaling", "alibi_from_spec", "apply_rotary", "build_positions", "make_position_ids", "position_ids_from_mask",
-    "positions_from_spec", "relative_rows", "sinusoidal_encoding",
+    "PositionIdRule", "PositionScheme", "Positions", "RopeParameters", "RopeScaling", "RotaryPositions",
+    "SinusoidalPositions", "YarnScaling", "alibi_from_spec", "apply_rotary", "build_positions", "make_position_ids",
+    "position_ids_from_mask", "positions_from_spec", "relative_rows", "sinusoidal_encoding",
 ]  # fmt: skip

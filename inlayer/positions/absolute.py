@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -108,6 +108,9 @@ class LearnedPositions(nn.Embedding):
                     f"{self.block_size}; the text is too long, or position_ids are for another model"
                 )
         return F.embedding(rows, self.weight, self.padding_idx)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 def sinusoidal_encoding(
@@ -210,6 +213,9 @@ class SinusoidalPositions(nn.Module):
         if low < 0:
             raise PositionRangeError(f"position {low} is negative; sinusoidal positions start at 0")
         return self.table[position_ids] if high < self.block_size else self._encode(position_ids)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def extra_repr(self) -> str:
         """Return the settings, for print(model)."""

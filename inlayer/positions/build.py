@@ -6,22 +6,22 @@ Tested in tests/test_embeddings.py, against transformers in tests/families/.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from inlayer.errors import InputError, type_name
-from inlayer.families.spec import LayerSpec, RopeParameters
+from inlayer.families.spec import LayerSpec, PositionScheme, RopeParameters
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions
 from inlayer.positions.rotary import RotaryPositions
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
-SCHEMES = ("none", "learned", "sinusoidal", "rotary")
+SCHEMES: tuple[PositionScheme, ...] = get_args(PositionScheme)
 MAX_PRECOMPUTED = 2**22  # values of sinusoidal positions, whatever a config says; CTRL has 0.3 million
 
 
 def build_positions(
-    positions: str | Positions | None,
+    positions: PositionScheme | Positions | None,
     width: int,
     block_size: int | None,
     *,
@@ -62,7 +62,7 @@ def build_positions(
     return RotaryPositions(width if head_dim is None else head_dim, RopeParameters(theta=theta))
 
 
-def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> str | Positions:
+def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> PositionScheme | Positions:
     """Return the positions of a spec as `build_positions` takes them: a scheme, or a module for rotary and CTRL."""
     if spec.rotary:
         return RotaryPositions(**vars(spec.rotary)).to(device)

@@ -23,7 +23,7 @@ LEFT_PADDED = (
 )
 
 
-def position_ids_from_mask(attention_mask: object) -> Tensor:
+def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
     """Compute position ids that skip padding: the first real token of each text is at position 0.
 
     Pass them whenever a batch is padded on the left and positions are absolute or rotary.

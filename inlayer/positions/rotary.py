@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from jaxtyping import Float
@@ -247,6 +247,9 @@ class RotaryPositions(nn.Module):
             return unit.real.to(dtype), unit.imag.to(dtype)
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
+    if TYPE_CHECKING:
+        __call__ = forward
+
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys with the pairing, layout, direction, and precision of these positions.
 
@@ -300,8 +303,8 @@ def apply_rotary(
     cos: Tensor,
     sin: Tensor,
     *,
-    pairing: str = "half",
-    layout: str | None = None,
+    pairing: Pairing = "half",
+    layout: Layout | None = None,
     head_axis: int = 1,
 ) -> tuple[Tensor, Tensor]:
     """Rotate queries and keys by the angles of their positions.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -70,6 +70,9 @@ class StoredEmbedding(nn.Module):
         else:
             rows = to_tensor(self.table.read_stored(flat))
         return rows.to(self.dtype).view(*index.shape, self.embedding_dim).to(self.device)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     @property
     def weight(self) -> Shaped[Tensor, "V D"]:

@@ -12,7 +12,7 @@ Tested against F.embedding, a plain loop, and nn.Embedding in test_lookup.py and
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Shaped
@@ -21,7 +21,15 @@ from torch import Tensor, nn
 from inlayer import sharding
 from inlayer.checks import check_padding, check_seed, check_size, check_std, id_range_error
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
-from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_init_rule, init_rows, mean_row
+from inlayer.initialization import (
+    INIT_RULES,
+    RESIZE_RULES,
+    InitRule,
+    ResizeRule,
+    check_init_rule,
+    init_rows,
+    mean_row,
+)
 from inlayer.tables.buffers import BufferPool
 from inlayer.tensors import check_ids, is_meta_or_traced
 
@@ -122,7 +130,7 @@ class Table(nn.Embedding):
         n_embd: int,
         *,
         padding_idx: int | None = None,
-        init: str = "normal",
+        init: InitRule = "normal",
         init_std: float = 0.02,
         seed: int | None = None,
         device: torch.device | str | None = None,
@@ -135,7 +143,8 @@ class Table(nn.Embedding):
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # With a weight, nn.Embedding skips its own initialization, which would be discarded.
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
-        self.init = check_init_rule(init, INIT_RULES)
+        check_init_rule(init, INIT_RULES)
+        self.init: InitRule = init
         self.init_std = init_std
         self.seed = None if seed is None else check_seed(seed)
         self.reset_parameters()
@@ -217,8 +226,11 @@ class Table(nn.Embedding):
         """
         return look_up(ids, self.weight, self.padding_idx)
 
+    if TYPE_CHECKING:
+        __call__ = forward
+
     def resize(
-        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
+        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: ResizeRule = "mean", *,
         allow_shrink: bool = False,
     ) -> int:  # fmt: skip
         """Change the number of rows in place; existing rows are unchanged, bit for bit.

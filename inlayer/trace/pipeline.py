@@ -27,6 +27,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
+from inlayer.families.spec import PositionScheme
 from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
@@ -73,6 +74,14 @@ class LayerInMemory(NamedTuple):
     source: str
     note: str
 
+    @property
+    def has_tokenizer(self) -> bool:
+        return self.tokenizer is not None
+
+    @property
+    def has_head(self) -> bool:
+        return self.head is not None
+
 
 class Pipeline:
     """A model prepared for walks. `name` identifies it where several can be chosen."""
@@ -80,8 +89,10 @@ class Pipeline:
     def __init__(self, model: Model | LayerInMemory, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
         self.model = model if isinstance(model, Model) else None
         remote = self.model is not None and self.model.store.remote
-        self.head = None if remote else model.head  # a single logit needs every row of the head
-        self.tokenizer = model.tokenizer if tokenizer is None else check_tokenizer(tokenizer)
+        self.head = None if remote or not model.has_head else model.head  # a single logit needs every row of the head
+        if tokenizer is None and model.has_tokenizer:
+            tokenizer = model.tokenizer
+        self.tokenizer = None if tokenizer is None else check_tokenizer(tokenizer)
         self.layer, self.source, self.note = model.embeddings, model.source, model.note
         self.name = name or model.source
         spec = None if self.model is None else self.model.spec
@@ -103,8 +114,9 @@ class Pipeline:
 
     @classmethod
     def random(
-        cls, texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: str = "learned", seed: int = 0
-    ) -> Pipeline:
+        cls, texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: PositionScheme = "learned",
+        seed: int = 0,
+    ) -> Pipeline:  # fmt: skip
         """Create a randomly initialized pipeline with one row per token of the tokenizer, and a padding row."""
         tokenized = {text: TokenizedText(text, *tokenizer._analyze(text)) for text in check_texts(texts)}
         highest = max((token.id + 1 for text in tokenized.values() for token in text.tokens), default=0)
@@ -340,7 +352,7 @@ def walk(
     max_tokens: int = 256,
     first_token: int = 0,
     first_channel: int = 0,
-    positions: str | None = None,
+    positions: PositionScheme | None = None,
     theta: float | None = None,
     swap: tuple[int, int] | None = None,
     pad: int = 0,

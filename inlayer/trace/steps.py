@@ -215,7 +215,9 @@ def setup_code(
         return []
     module = "inlayer" if trace.positions.from_model else "inlayer.trace"
     has_layer = step is None or step > 3  # earlier steps need only a tokenizer
-    names, functions = ("tokenizer, layer, head", "; F = torch.nn.functional") if has_layer else ("tokenizer", "")
+    has_head = has_layer and "head." in trace.steps[7].code
+    parts = ["tokenizer", "layer", "head"][: 1 + has_layer + has_head]
+    names, functions = ", ".join(parts), "; F = torch.nn.functional" if has_layer else ""
     lines = [f"import {module}, torch{functions}", *_given(trace, embeds)]
     if is_random:
         (rows, width), scheme, seed = trace.table.shape, trace.positions.scheme, trace.note.split()[-1]
@@ -231,10 +233,10 @@ def setup_code(
         else:  # the positions that were replaced are not part of the trace
             settings = f"width={width}, positions={scheme!r}, seed={seed}"
             lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
-            lines.append(f"{names} = model.tokenizer" + (", model.layer, model.head" if has_layer else ""))
+            lines.append(f"{names} = {', '.join(f'model.{part}' for part in parts)}")
     else:
         lines.append(f"model = inlayer.load({_literal(trace.source)}{', trainable=True' if has_layer else ''})")
-        lines.append(f"{names} = {chosen}" + (", model.embeddings.eval(), model.head" if has_layer else ""))
+        lines.append(f"{names} = {', '.join([chosen, 'model.embeddings.eval()', 'model.head'][: len(parts)])}")
     if not has_layer:
         return lines
     if not trace.positions.from_model:

@@ -17,13 +17,24 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import Field, asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from inlayer.errors import ConfigError
 from inlayer.files import parse_json, quote, unique_keys
-from inlayer.training.lr_schedule import SCHEDULES, count_warmup_steps
+from inlayer.training.lr_schedule import LrSchedule, count_warmup_steps
 
-PRESETS: dict[str, dict[str, int]] = {
+if TYPE_CHECKING:
+    from inlayer.initialization import InitRule
+
+Preset: TypeAlias = Literal["toy", "small", "medium-256", "medium-512", "base-768", "large-1024"]
+Architecture: TypeAlias = Literal["gpt", "llama"]
+DecoderScheme: TypeAlias = Literal["learned", "sinusoidal", "rotary"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+Device: TypeAlias = Literal["cpu", "cuda", "mps"]
+ParallelMode: TypeAlias = Literal["data", "vocab"]
+PARALLEL_MODES = get_args(ParallelMode)
+
+PRESETS: dict[Preset, dict[str, int]] = {
     "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
     "small": {"n_embd": 128, "n_layer": 4, "n_head": 4, "n_kv_head": 2, "block_size": 128},
     "medium-256": {"n_embd": 256, "n_layer": 6, "n_head": 8, "n_kv_head": 4, "block_size": 256},
@@ -32,10 +43,7 @@ PRESETS: dict[str, dict[str, int]] = {
     "large-1024": {"n_embd": 1024, "n_layer": 24, "n_head": 16, "n_kv_head": 4, "block_size": 1024},
 }
 # Position schemes of each architecture, the default first.
-POSITIONS = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
-SCHEMES = ("learned", "sinusoidal", "rotary")
-PARALLEL_MODES = ("data", "vocab")
-DEVICES = ("cpu", "cuda", "mps")
+POSITIONS: dict[Architecture, tuple[DecoderScheme, ...]] = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
 DEFAULT_STEPS, MIN_STEPS, MAX_PASSES, MIN_BLOCK_SIZE = 600, 50, 20, 16  # for defaults that depend on the text
 NOT_SAVED = ("out", "parallel", "device")  # may change when a run is resumed
@@ -59,7 +67,7 @@ class DecoderConfig:
     input_norm    adds a norm before the first block
     """
 
-    architecture: str = field(metadata={"choices": tuple(POSITIONS)})
+    architecture: Architecture = field(metadata={"choices": get_args(Architecture)})
     vocab_size: int
     n_embd: int
     n_layer: int
@@ -67,13 +75,13 @@ class DecoderConfig:
     block_size: int
     n_kv_head: int | None = None
     n_inner: int | None = None
-    positions: str | None = None
+    positions: DecoderScheme | None = None
     theta: float = 10_000.0
     norm_eps: float = field(default=1e-5, metadata={"excluded": 0})
     dropout: float = field(default=0.0, metadata={"maximum": 1, "excluded": 1})
     tie: bool = False
     padding_idx: int | None = field(default=None, metadata={"minimum": -MAX_NUMBER})  # checked by Embeddings
-    init: str = "normal"
+    init: InitRule = "normal"  # checked by Embeddings
     init_std: float = 0.02
     input_scale: float = field(default=1.0, metadata={"excluded": 0})
     output_scale: float = field(default=1.0, metadata={"excluded": 0})
@@ -109,7 +117,7 @@ class DecoderConfig:
         return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
 
     @property
-    def position_scheme(self) -> str:
+    def position_scheme(self) -> DecoderScheme:
         return POSITIONS[self.architecture][0] if self.positions is None else self.positions
 
 
@@ -194,9 +202,9 @@ class TrainConfig:
     vocab_size: int | None = option(None, DATA)
     validation_fraction: float = option(0.05, DATA, maximum=0.5)
 
-    preset: str = option("small", MODEL, choices=tuple(PRESETS))
-    architecture: str = option("llama", MODEL, choices=tuple(POSITIONS))
-    positions: str | None = option(None, MODEL, choices=SCHEMES)
+    preset: Preset = option("small", MODEL, choices=get_args(Preset))
+    architecture: Architecture = option("llama", MODEL, choices=get_args(Architecture))
+    positions: DecoderScheme | None = option(None, MODEL, choices=get_args(DecoderScheme))
     n_embd: int | None = option(None, MODEL)
     n_layer: int | None = option(None, MODEL)
     n_head: int | None = option(None, MODEL)
@@ -221,10 +229,10 @@ class TrainConfig:
     beta2: float = option(0.95, OPTIMIZER, maximum=1, excluded=1)
     epsilon: float = option(1e-8, OPTIMIZER, excluded=0)
     warmup_steps: int | None = option(None, OPTIMIZER, minimum=0)
-    lr_schedule: str = option("cosine", OPTIMIZER, choices=SCHEDULES)
+    lr_schedule: LrSchedule = option("cosine", OPTIMIZER, choices=get_args(LrSchedule))
     min_lr_ratio: float = option(0.1, OPTIMIZER, maximum=1)
     max_grad_norm: float = option(1.0, OPTIMIZER)
-    precision: str = option("float32", OPTIMIZER, choices=("float32", "bfloat16"))
+    precision: Precision = option("float32", OPTIMIZER, choices=get_args(Precision))
 
     z_loss: float = option(0.0, TYING)
     shared_second_moment: bool = option(False, TYING)
@@ -235,8 +243,8 @@ class TrainConfig:
     save_interval: int = option(100, RUN, minimum=0)
     log_interval: int = option(20, RUN, minimum=0)
     threads: int | None = option(None, RUN, maximum=4096)
-    device: str | None = option(None, RUN, choices=DEVICES)
-    parallel: str = option("data", RUN, choices=PARALLEL_MODES)
+    device: Device | None = option(None, RUN, choices=get_args(Device))
+    parallel: ParallelMode = option("data", RUN, choices=PARALLEL_MODES)
 
     def __post_init__(self) -> None:
         files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files
@@ -374,7 +382,7 @@ def check_value(setting: Field[Any], value: Any) -> None:
         valid, allowed = value in limits["choices"], f"one of {', '.join(limits['choices'])}"
     elif kind == "bool":
         valid, allowed = isinstance(value, bool), "True or False"
-    elif kind == "str":
+    elif kind not in ("int", "float"):
         valid, allowed = isinstance(value, str), "a string"
     else:
         types, allowed = ((int,), "an integer") if kind == "int" else ((int, float), "a number")

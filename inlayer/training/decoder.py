@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ShapeError
-from inlayer.head import Head
+from inlayer.head import Head, Reduction
 from inlayer.positions import apply_rotary
 from inlayer.tensors import check_ids
 from inlayer.training.config import DecoderConfig
@@ -175,10 +175,10 @@ class Decoder(nn.Module):
 
     def logits(self, input_ids: Tensor) -> Float[Tensor, "B T V"]:
         """Return next-token logits for every position."""
-        return self.head(self(input_ids))  # type: ignore[no-any-return]
+        return self.head(self(input_ids))
 
     def loss(
-        self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
+        self, input_ids: Tensor, targets: Tensor, *, reduction: Reduction = "mean", z_loss: float = 0.0
     ) -> Float[Tensor, "..."]:
         """Compute the cross-entropy against `targets`, which the caller must have shifted; see `Head.loss`."""
         return self.head.loss(self(input_ids), targets, reduction=reduction, z_loss=z_loss)

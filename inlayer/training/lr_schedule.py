@@ -8,12 +8,12 @@ Tested in tests/training/test_config.py.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from inlayer.training.config import TrainConfig
 
-SCHEDULES = ("cosine", "linear", "constant")
+LrSchedule: TypeAlias = Literal["cosine", "linear", "constant"]
 
 
 def count_warmup_steps(config: TrainConfig) -> int:

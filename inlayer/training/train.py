@@ -71,7 +71,7 @@ def train(
         run = _create_or_open_run(config, resume) if group.is_main else None
         group.barrier()
         run = run or Run.open(config.out, config.parallel)
-        run.config = replace(run.config, device=group.device.type)  # for the report
+        run.config = replace(run.config, device=group.device.type)  # type: ignore[arg-type]  # for the report
         try:
             finished = run.train(progress, group)
         except KeyboardInterrupt:  # interrupted before the first step, or a second time

@@ -190,9 +190,9 @@ def use(folder: Path) -> None:
     model = inlayer.load(folder)
     json.dumps(inspect(model).to_dict(), allow_nan=False)
     rows = model.table_info.shape[0]
-    ids = [0, rows - 1] if model.tokenizer is None else [*model.tokenizer.encode(TEXT)[:8], rows - 1]
+    ids = [0, rows - 1] if not model.has_tokenizer else [*model.tokenizer.encode(TEXT)[:8], rows - 1]
     model.embeddings(torch.tensor([ids]))
-    if model.head is not None:
+    if model.has_head:
         model.head(torch.zeros(1, 8))
     model.store.parameters()
 

@@ -20,7 +20,7 @@ from torch import nn
 import inlayer
 from inlayer.checkpoint.open import find_sample
 from inlayer.checkpoint.shard_index import INDEX
-from inlayer.errors import CheckpointError, ConfigError, DtypeError, MissingFileError
+from inlayer.errors import CheckpointError, ConfigError, DtypeError, InputError, MissingFileError
 from inlayer.tensors import to_tensor
 
 LLAMA = {
@@ -67,7 +67,6 @@ IDS = torch.tensor([[0, 19, 7, 7]])
 def test_table_is_found_in_any_file(tmp_path: Path, shards: dict[str, list[str]], index: bool) -> None:
     model = inlayer.load(write(tmp_path / "m", shards, index=index))
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
-    assert model.head is not None
     assert torch.equal(model.head.weight, weights()[HEAD])
     assert not model.head.tied
     assert (model.table_info.name, model.head_name) == (TABLE, HEAD)
@@ -77,24 +76,28 @@ def test_table_is_found_in_any_file(tmp_path: Path, shards: dict[str, list[str]]
         content[stored.offset : stored.offset + stored.nbytes] == weights()[TABLE].view(torch.uint8).numpy().tobytes()
     )
     assert model.store.parameters() == 480
-    assert model.tokenizer is None
+    assert not model.has_tokenizer
+    with pytest.raises(InputError, match=r"m has no tokenizer; .* inlayer\.open_tokenizer\(path\)"):
+        model.tokenizer  # noqa: B018
     assert model.config == LLAMA
 
 
 def test_file_without_config_has_only_rows(tmp_path: Path) -> None:
     write(tmp_path, {"x.safetensors": [TABLE, HEAD]}, index=False, config=None)
     model = inlayer.load(tmp_path / "x.safetensors")
-    assert (model.config, model.spec, model.tokenizer) == (None, None, None)
+    assert (model.config, model.spec, model.has_tokenizer) == (None, None, False)
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
     assert model.embeddings.position_embedding is None
-    assert model.head is not None
     assert torch.equal(model.head.weight, weights()[HEAD])
 
 
 def test_file_is_opened_with_config_and_tokenizer_next_to_it(tmp_path: Path) -> None:
     write(tmp_path, {"x.safetensors": [TABLE]}, index=False)
     assert inlayer.load(tmp_path / "x.safetensors").spec is not None
-    assert inlayer.load(str(tmp_path / "x.safetensors")).head is None
+    headless = inlayer.load(str(tmp_path / "x.safetensors"))
+    assert not headless.has_head
+    with pytest.raises(InputError, match=r"has no head; .*: inlayer\.Head\(8, 20\)\.tie\(model\.embeddings\)"):
+        headless.head  # noqa: B018
     assert inlayer.load(tmp_path / "config.json").spec is not None
 
 
@@ -114,7 +117,6 @@ def test_head_that_differs_from_the_table_is_not_tied(tmp_path: Path) -> None:
     """As in transformers: a head that differs from the table is used; one that repeats it is tied."""
     tied = LLAMA | {"tie_word_embeddings": True}
     model = inlayer.load(write(tmp_path / "differs", SHARDS, config=tied))
-    assert model.head is not None
     assert not model.head.tied
     assert torch.equal(model.head.weight, weights()[HEAD])
     same = {TABLE: weights()[TABLE], HEAD: weights()[TABLE].clone()}
@@ -122,7 +124,6 @@ def test_head_that_differs_from_the_table_is_not_tied(tmp_path: Path) -> None:
     save_file(same, tmp_path / "repeats" / "model.safetensors")
     (tmp_path / "repeats" / "config.json").write_text(json.dumps(tied))
     model = inlayer.load(tmp_path / "repeats")
-    assert model.head is not None
     assert model.head.tied
     assert model.head.table is model.embeddings.token_embedding
 
@@ -260,8 +261,7 @@ def test_static_embeddings_open_with_table_and_tokenizer(tmp_path: Path, kind: s
     model = inlayer.load(folder)
     assert model.note.startswith("static embeddings")
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
-    assert model.head is None
-    assert model.tokenizer is not None
+    assert (model.has_head, model.has_tokenizer) == (False, True)
     report = inlayer.inspect(folder)
     assert (report.table.model_type, report.positions.kind) == ("static embeddings", "none")
     assert not any("config" in line for line in report.not_checked)
@@ -502,7 +502,6 @@ def test_truncated_head_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, SHARDS)
     model = inlayer.load(tmp_path)
     head = model.head
-    assert head is not None
     assert (head.tied, head.vocab_size) == (False, 20)
     hidden = torch.zeros(1, 8, dtype=torch.bfloat16)
     assert torch.equal(head(hidden + 1), nn.functional.linear(hidden + 1, weights()[HEAD]))

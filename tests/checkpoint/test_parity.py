@@ -89,8 +89,8 @@ def test_hidden_states_and_head(folder: Path, case: Case, dtype: torch.dtype, he
         ours = layer.rotary(position_ids, layer_type)
         assert same_bits(ours[0], cos[:1])
         assert same_bits(ours[1], sin[:1])
-    assert (model.head is not None) == headed
-    if model.head is not None:
+    assert model.has_head == headed
+    if headed:
         output = reference.whole.get_output_embeddings()
         assert torch.equal(model.head.weight, output.weight)
         assert model.head.tied == (model.head.weight is layer.token_embedding.weight)
@@ -149,7 +149,6 @@ def test_heads_tied_and_untied(tmp_path: Path, model_type: str, tied: bool) -> N
     model.save_pretrained(tmp_path)
     theirs = with_head(case).from_pretrained(tmp_path).get_output_embeddings()
     head = inlayer.load(tmp_path).head
-    assert head is not None
     assert torch.equal(head.weight, theirs.weight)
     assert (head.bias is None) == (theirs.bias is None)
     assert head.bias is None or torch.equal(head.bias, theirs.bias)
@@ -159,9 +158,9 @@ def test_only_language_models_have_a_head(tmp_path: Path) -> None:
     case = next(case for case in CASES if case.name == "gpt2")
     for maker, headed in (("AutoModelForQuestionAnswering", False), ("AutoModelForSequenceClassification", False)):
         getattr(transformers, maker).from_config(reference_config(case)).save_pretrained(tmp_path / maker)
-        assert (inlayer.load(tmp_path / maker).head is not None) == headed
+        assert inlayer.load(tmp_path / maker).has_head == headed
     transformers.GPT2DoubleHeadsModel(reference_config(case)).save_pretrained(tmp_path / "double")
-    assert inlayer.load(tmp_path / "double").head is not None
+    assert inlayer.load(tmp_path / "double").has_head
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -182,6 +181,5 @@ def test_outer_config_decides_about_tying(tmp_path: Path, tied: bool) -> None:
     theirs = transformers.Gemma3ForConditionalGeneration.from_pretrained(tmp_path)
     ours = inlayer.load(tmp_path)
     assert torch.equal(torch.from_numpy(ours.table.weight), theirs.get_input_embeddings().weight)
-    assert ours.head is not None
     assert ours.head.tied == tied
     assert torch.equal(ours.head.weight, theirs.get_output_embeddings().weight)

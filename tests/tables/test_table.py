@@ -180,6 +180,7 @@ def test_resize_never_shrinks_silently() -> None:
     assert torch.equal(table.weight, old[:6])
 
 
+@pytest.mark.usefixtures("without_type_checks")
 @pytest.mark.parametrize("arguments", [{"new_vocab_size": 0}, {"new_vocab_size": 9, "pad_to_multiple_of": 0}])
 def test_resize_to_invalid_sizes_is_an_error(arguments: dict[str, int]) -> None:
     with pytest.raises(InputError):

@@ -21,7 +21,6 @@ from tests.trace.pipelines import SAMPLES, family, random_bytes, sample  # some 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_token_facts_match_the_table(name: str) -> None:
     pipeline, model = sample(name), inlayer.load(name)
-    assert model.tokenizer is not None
     token_id = model.tokenizer.encode("dogs", add_special_tokens=False)[0]
     facts = describe_token(pipeline, token_id, k=5)
     row = to_tensor(model.table.rows(token_id))

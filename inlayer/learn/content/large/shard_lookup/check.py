@@ -151,7 +151,6 @@ def walk_output(session: GradingSession) -> Tensor:
     import inlayer
 
     model = inlayer.load("default")
-    assert model.tokenizer is not None
     ids = torch.tensor([model.tokenizer.encode("I love dogs")])
     table = model.embeddings.token_embedding.weight.detach().float()
     total = torch.zeros(*ids.shape, table.shape[1])

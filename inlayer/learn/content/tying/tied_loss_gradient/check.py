@@ -156,7 +156,6 @@ def walk_output(session: GradingSession) -> Tensor:
     import inlayer
 
     model = inlayer.load("default")
-    assert model.tokenizer is not None
     ids = torch.tensor(model.tokenizer.encode("I love dogs"))
     table = model.embeddings.token_embedding.weight.detach().float()
     first, second = pair(session.call(table, ids[:-1], ids[1:]))
