@@ -47,8 +47,8 @@ def examples(*lines: str) -> str:
     return "\n".join(("Examples:", *(line if line.startswith(PROGRAMS) else f"\n{line}" for line in lines))) + "\n"
 
 
-def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
-    """Register a command, whose help ends with `lines`: examples and remarks.
+def command(*lines: str, group: typer.Typer = app, **settings: Any) -> Callable[[Function], Function]:
+    """Register a function as a command. Its help ends with `lines`: examples and remarks.
 
     The section Options of its docstring describes the options; those that commands share have their own description.
     """
@@ -59,7 +59,8 @@ def command(*lines: str, name: str | None = None, **settings: Any) -> Callable[[
         for option, lines_of_option in re.findall(r"^    (\w+): (.+(?:\n     .+)*)", options, flags=re.MULTILINE):
             described = re.sub(r" Default: (.+)\.$", r" \\[default: \1]", " ".join(lines_of_option.split()))
             function.__annotations__[option].__metadata__[0].help = described
-        app.command(name, help=text, epilog=examples(*lines), **settings)(function)
+        name = function.__name__.rstrip("_").replace("_", "-")
+        group.command(name, help=text, epilog=examples(*lines), **settings)(function)
         return function
 
     return register

@@ -31,7 +31,6 @@ MAX_NAMED = 8  # omitted rows that are listed
     "inlayer map --html map.html --png map.png",
     "inlayer map path/to/model --parquet map.parquet --json",
     "Exit code: 130 if stopped with Ctrl-C, even if an unfinished map was written.",
-    name="map",
 )
 def map_(
     source: Source = None,

@@ -85,14 +85,18 @@ def neighbors(
     context_settings={"ignore_unknown_options": True},
 )
 def analogy(
-    words: Annotated[list[str], typer.Argument(metavar="A - B + C", help="A is to B as the answer is to C.")],
+    words: Annotated[list[str], typer.Argument(metavar="A - B + C")],
     model: ModelOption = None,
     k: Count = 5,
     head: Head = False,
     words_only: WordsOnly = False,
     as_json: Json = False,
 ) -> None:
-    """Answer an analogy by word arithmetic, and show what the first word alone would have answered."""
+    """Answer an analogy by word arithmetic, and show what the first word alone would have answered.
+
+    Options:
+        words: A is to B as the answer is to C.
+    """
     parts = re.split(r"\s+([-−–+])\s+", " ".join(words).strip())
     if len(parts) != 5 or parts[1] == "+" or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")

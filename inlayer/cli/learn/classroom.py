@@ -9,19 +9,25 @@ from typing import Annotated
 import typer
 
 from inlayer.cli.app import Json
-from inlayer.cli.learn.common import SEED, command
+from inlayer.cli.learn.common import SeedOption, command
 from inlayer.files import check_path, format_path, write_output
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
 
 
-@command("notebook", "", "forward padding --folder notebooks")
+@command("inlayer learn notebook", "inlayer learn notebook forward padding --folder notebooks")
 def notebook(
-    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons. \\[default: all]")] = None,
-    folder: Annotated[str, typer.Option(help="Folder to write to.")] = "inlayer-notebooks",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite existing notebooks.")] = False,
+    lessons: Annotated[list[str] | None, typer.Argument()] = None,
+    folder: Annotated[str, typer.Option()] = "inlayer-notebooks",
+    overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
 ) -> None:
-    """Write the lessons as Jupyter notebooks, with the same grader."""
+    """Write the lessons as Jupyter notebooks, with the same grader.
+
+    Options:
+        lessons: Lessons. Default: all.
+        folder: Folder to write to.
+        overwrite: Overwrite existing notebooks.
+    """
     from inlayer.learn.course import open_course
     from inlayer.learn.notebook import write_notebooks
 
@@ -32,17 +38,25 @@ def notebook(
     sys.stdout.write(f"Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab {shlex.quote(folder)}\n")
 
 
-@command("grade", "class/", "class/ --out grades", "class/ --task gather --seed 7 --json")
+@command(
+    "inlayer learn grade class/",
+    "inlayer learn grade class/ --out grades",
+    "inlayer learn grade class/ --task gather --seed 7 --json",
+)
 def grade(
-    folder: Annotated[str, typer.Argument(help="Folder with one folder per learner.")],
-    task: Annotated[list[str] | None, typer.Option(help="Grade only this task; can be repeated.")] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Write NAME.csv and NAME.json. \\[default: print the CSV]")
-    ] = None,
+    folder: Annotated[str, typer.Argument()],
+    task: Annotated[list[str] | None, typer.Option()] = None,
+    out: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     as_json: Json = False,
-    seed: SEED = None,
+    seed: SeedOption = None,
 ) -> None:
-    """Grade the submissions of a class; a misbehaving file does not affect the others."""
+    """Grade the submissions of a class; a misbehaving file does not affect the others.
+
+    Options:
+        folder: Folder with one folder per learner.
+        task: Grade only this task; can be repeated.
+        out: Write NAME.csv and NAME.json. Default: print the CSV.
+    """
     from inlayer.learn.batch import grade_folder
 
     with progress_bar("grading", "files") as progress:
@@ -60,11 +74,13 @@ def grade(
         raise typer.Exit(130)
 
 
-@command("dev-check", "", "gather")
-def dev_check(
-    tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. \\[default: all]")] = None,
-) -> None:
-    """Validate tasks: solutions pass, starter files fail, and each wrong solution breaks the rule it is named after."""
+@command("inlayer learn dev-check", "inlayer learn dev-check gather")
+def dev_check(tasks: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Validate tasks: solutions pass, starter files fail, and each wrong solution breaks the rule it is named after.
+
+    Options:
+        tasks: Tasks. Default: all.
+    """
     from inlayer.learn.course import open_course
     from inlayer.learn.grader import find_problems
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from inlayer.cli.app import app, examples
+from inlayer.cli.app import command as app_command
 from inlayer.cli.output import console
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import MAX_SEED
@@ -25,14 +27,14 @@ COMMAND_ORDER = (
     "misconceptions", "notebook", "grade", "dev-check",
 )  # fmt: skip
 
-FOLDER = Annotated[
+FolderOption = Annotated[
     str | None,
     typer.Option(
         help="Folder for your files; remembered for the next command. \\[default: inlayer-course in the current folder]"
     ),
 ]
-SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed; reuse it to repeat a run.")]
-TASK_OR_FILE = Annotated[
+SeedOption = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed; reuse it to repeat a run.")]
+TaskOrFile = Annotated[
     str | None,
     typer.Argument(metavar="TASK|FILE", help="Task, or a file named after one. \\[default: the task in progress]"),
 ]
@@ -50,22 +52,14 @@ class DefaultToList(TyperGroup):
         return sorted(self.commands, key=COMMAND_ORDER.index)
 
 
-def command(name: str, *arguments: str, note: str = "") -> Callable[[Any], Any]:
-    """Register a command. Its help ends with one full example command per set of arguments."""
-    return learn.command(name, epilog=epilog(*(f"{name} {example}" for example in arguments), note=note))
-
-
-def epilog(*lines: str, note: str = "") -> str:
-    return examples(*(f"inlayer learn {line}".strip() for line in lines), *filter(None, [note]))
-
-
 learn = typer.Typer(
     cls=DefaultToList,
     rich_markup_mode="rich",
-    epilog=epilog("", "next", "check"),
+    epilog=examples("inlayer learn", "inlayer learn next", "inlayer learn check"),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(learn, name="learn")
+command = partial(app_command, group=learn)
 
 
 @learn.callback()

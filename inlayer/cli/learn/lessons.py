@@ -10,7 +10,7 @@ import typer
 
 from inlayer.cli.app import Json
 from inlayer.cli.inputs import read_prefix
-from inlayer.cli.learn.common import FOLDER, command, confirm, open_printer, open_service, paged
+from inlayer.cli.learn.common import FolderOption, command, confirm, open_printer, open_service, paged
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz
 from inlayer.cli.learn.tasks import show_task_file
 from inlayer.cli.output import print_json
@@ -21,15 +21,16 @@ from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import MAX_BYTES, ProgressState, dump_state, load_state
 from inlayer.learn.service import CourseService
 
-NO_PAGER = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
+NoPager = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
 
 
-@command("list", "", "forward", "--json")
-def list_(
-    lesson: Annotated[str | None, typer.Argument(help="Lesson to list in detail.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List the lessons, your progress, and the next step."""
+@command("inlayer learn list", "inlayer learn list forward", "inlayer learn list --json")
+def list_(lesson: Annotated[str | None, typer.Argument()] = None, as_json: Json = False) -> None:
+    """List the lessons, your progress, and the next step.
+
+    Options:
+        lesson: Lesson to list in detail.
+    """
     service = open_service()
     overview = service.overview()
     chosen = overview.lessons if lesson is None else [overview.lessons[service.course.lesson(lesson).number - 1]]
@@ -46,14 +47,13 @@ def list_(
         out.next_step(overview, with_current=True)
 
 
-@command("read", "forward", "3", "gather --no-pager")
-def read(
-    lesson: Annotated[
-        str | None, typer.Argument(help="Lesson by name or number, or a task. \\[default: the next lesson]")
-    ] = None,
-    no_pager: NO_PAGER = False,
-) -> None:
-    """Read a lesson, or the statement of a task."""
+@command("inlayer learn read forward", "inlayer learn read 3", "inlayer learn read gather --no-pager")
+def read(lesson: Annotated[str | None, typer.Argument()] = None, no_pager: NoPager = False) -> None:
+    """Read a lesson, or the statement of a task.
+
+    Options:
+        lesson: Lesson by name or number, or a task. Default: the next lesson.
+    """
     service, out = open_service(), open_printer()
     if lesson is not None and lesson in service.course.tasks:
         with paged(out, enabled=not no_pager):
@@ -67,12 +67,15 @@ def read(
     out.next_step(service.overview())
 
 
-@command("misconceptions", "", "index_select")
+@command("inlayer learn misconceptions", "inlayer learn misconceptions index_select")
 def misconceptions(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One entry. \\[default: all]")] = None,
-    no_pager: NO_PAGER = False,
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None, no_pager: NoPager = False
 ) -> None:
-    """Read about common misconceptions, each with a runnable proof."""
+    """Read about common misconceptions, each with a runnable proof.
+
+    Options:
+        name: One entry. Default: all.
+    """
     document = open_service().course.misconceptions
     if name is not None and name not in document.sections:
         otherwise = f"the entries are {', '.join(document.sections)}"
@@ -92,12 +95,13 @@ def misconceptions(
                 out.markdown(explanation)
 
 
-@command("next", "", "gather", "--folder my-answers")
-def next_(
-    task: Annotated[str | None, typer.Argument(help="Task to start.")] = None,
-    folder: FOLDER = None,
-) -> None:
-    """Do the next step: read a lesson, start a task, answer an exercise, or take a quiz."""
+@command("inlayer learn next", "inlayer learn next gather", "inlayer learn next --folder my-answers")
+def next_(task: Annotated[str | None, typer.Argument()] = None, folder: FolderOption = None) -> None:
+    """Do the next step: read a lesson, start a task, answer an exercise, or take a quiz.
+
+    Options:
+        task: Task to start.
+    """
     service, out = open_service(folder=folder), open_printer()
     step = None if task is not None else service.overview().next_step
     if step is not None and step.kind == "task":
@@ -118,13 +122,13 @@ def next_(
     out.next_step(service.overview())
 
 
-@command("skip", "", "gather")
-def skip(
-    target: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Task or exercise. \\[default: the next step]")
-    ] = None,
-) -> None:
-    """Skip the next step for now; it comes back at the end."""
+@command("inlayer learn skip", "inlayer learn skip gather")
+def skip(target: Annotated[str | None, typer.Argument(metavar="ID")] = None) -> None:
+    """Skip the next step for now; it comes back at the end.
+
+    Options:
+        target: Task or exercise. Default: the next step.
+    """
     service, out = open_service(must_save=True), open_printer()
     out.line(f"Skipped: {service.skip(target)}")
     out.next_step(service.overview())
@@ -133,20 +137,29 @@ def skip(
 # ---- progress
 
 
-@command("progress", "", "--json", "--export progress.json", "--import progress.json")
+@command(
+    "inlayer learn progress",
+    "inlayer learn progress --json",
+    "inlayer learn progress --export progress.json",
+    "inlayer learn progress --import progress.json",
+)
 def progress(
     as_json: Json = False,
-    export: Annotated[
-        str | None, typer.Option(metavar="FILE", help='Write your progress to a file; "-" writes to standard output.')
-    ] = None,
-    import_: Annotated[
-        str | None, typer.Option("--import", metavar="FILE", help="Merge progress exported on another machine.")
-    ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Start over; the old progress file is kept.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite the file of --export.")] = False,
+    export: Annotated[str | None, typer.Option(metavar="FILE")] = None,
+    import_: Annotated[str | None, typer.Option("--import", metavar="FILE")] = None,
+    reset: Annotated[bool, typer.Option("--reset")] = False,
+    yes: Annotated[bool, typer.Option("--yes")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
 ) -> None:
-    """Show your progress, move it to another machine, or start over."""
+    """Show your progress, move it to another machine, or start over.
+
+    Options:
+        export: Write your progress to a file; "-" writes to standard output.
+        import_: Merge progress exported on another machine.
+        reset: Start over; the old progress file is kept.
+        yes: Do not ask for confirmation.
+        overwrite: Overwrite the file of --export.
+    """
     flags = {"--json": as_json, "--export": export is not None, "--import": import_ is not None, "--reset": reset}
     chosen = [name for name, is_given in flags.items() if is_given]
     if len(chosen) > 1:

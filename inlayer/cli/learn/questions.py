@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.learn.common import SEED, QuitError, command, interruptible, open_printer, open_service, prompt
+from inlayer.cli.learn.common import QuitError, SeedOption, command, interruptible, open_printer, open_service, prompt
 from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import quote
@@ -21,10 +21,10 @@ from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, Qu
 from inlayer.learn.service import CourseService
 from inlayer.learn.terminal import CoursePrinter
 
-ANSWER = Annotated[
+AnswerOption = Annotated[
     str | None, typer.Option(help="Grade this answer without prompting; exit code 0 if it is correct, 1 if not.")
 ]
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of prompting.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of prompting.")]
 
 
 def grade_once(service: CourseService, question: TheoryQuestion, answer: str | None, *, as_json: bool) -> None:
@@ -65,23 +65,25 @@ def prompt_until(out: CoursePrinter, text: str, grade: Callable[[str], AnswerRes
 # ---- exercises
 
 
-@command("exercise", "", "table", "table_memory --seed 7", 'table_memory --seed 7 --answer "525,336,576" --json')
+@command(
+    "inlayer learn exercise",
+    "inlayer learn exercise table",
+    "inlayer learn exercise table_memory --seed 7",
+    'inlayer learn exercise table_memory --seed 7 --answer "525,336,576" --json',
+)
 def exercise(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID|LESSON",
-            help="An exercise, or a lesson for all its unanswered exercises. \\[default: the next one]",
-        ),
-    ] = None,
-    answer: ANSWER = None,
-    seed: SEED = None,
-    done: Annotated[
-        bool, typer.Option("--done", help="Mark a self-checked exercise as done, once your answer covers every point.")
-    ] = False,
-    as_json: AS_JSON = False,
+    target: Annotated[str | None, typer.Argument(metavar="ID|LESSON")] = None,
+    answer: AnswerOption = None,
+    seed: SeedOption = None,
+    done: Annotated[bool, typer.Option("--done")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Answer theory exercises: numbers and multiple choice are graded; you check written answers yourself."""
+    """Answer theory exercises: numbers and multiple choice are graded; you check written answers yourself.
+
+    Options:
+        target: An exercise, or a lesson for all its unanswered exercises. Default: the next one.
+        done: Mark a self-checked exercise as done, once your answer covers every point.
+    """
     service = open_service()
     chosen = service.find_exercises(target)
     if answer is None and not done and not as_json:
@@ -141,17 +143,25 @@ def self_check(out: CoursePrinter, service: CourseService, exercise: Exercise, q
 # ---- quizzes
 
 
-@command("quiz", "", "forward", "forward --json --seed 7", "--question hidden_states_shape --seed 7 --answer c")
+@command(
+    "inlayer learn quiz",
+    "inlayer learn quiz forward",
+    "inlayer learn quiz forward --json --seed 7",
+    "inlayer learn quiz --question hidden_states_shape --seed 7 --answer c",
+)
 def quiz(
-    lesson: Annotated[
-        str | None, typer.Argument(metavar="LESSON", help="Lesson. \\[default: the next quiz, missed questions first]")
-    ] = None,
-    question: Annotated[str | None, typer.Option(metavar="ID", help="Ask only this question.")] = None,
-    answer: ANSWER = None,
-    seed: SEED = None,
-    as_json: AS_JSON = False,
+    lesson: Annotated[str | None, typer.Argument(metavar="LESSON")] = None,
+    question: Annotated[str | None, typer.Option(metavar="ID")] = None,
+    answer: AnswerOption = None,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Take a quiz: every option is explained, and questions you miss come back."""
+    """Take a quiz: every option is explained, and questions you miss come back.
+
+    Options:
+        lesson: Lesson. Default: the next quiz, missed questions first.
+        question: Ask only this question.
+    """
     if answer is not None and (question is None or seed is None):
         raise InputError("--answer needs --question and --seed, as printed by inlayer learn quiz --json")
     service = open_service()

@@ -13,9 +13,9 @@ import typer
 
 from inlayer.cli.app import Json
 from inlayer.cli.learn.common import (
-    FOLDER,
-    SEED,
-    TASK_OR_FILE,
+    FolderOption,
+    SeedOption,
+    TaskOrFile,
     command,
     confirm,
     interruptible,
@@ -32,21 +32,28 @@ from inlayer.learn.terminal import CoursePrinter
 if TYPE_CHECKING:
     from inlayer.learn.grader import Verdict
 
-TASK = Annotated[str | None, typer.Argument(metavar="TASK", help="Task. \\[default: the task in progress]")]
+TaskArgument = Annotated[str | None, typer.Argument(metavar="TASK", help="Task. \\[default: the task in progress]")]
 
 
-EXIT_CODES = "Exit code: 0 passed, 1 failed, 2 bad input."
-
-
-@command("check", "", "gather", "my/gather.py", "try2.py --task gather --json", note=EXIT_CODES)
+@command(
+    "inlayer learn check",
+    "inlayer learn check gather",
+    "inlayer learn check my/gather.py",
+    "inlayer learn check try2.py --task gather --json",
+    "Exit code: 0 passed, 1 failed, 2 bad input.",
+)
 def check(
-    target: TASK_OR_FILE = None,
-    task: Annotated[str | None, typer.Option(help="The task to grade, if the file is not named after it.")] = None,
-    folder: FOLDER = None,
-    seed: SEED = None,
+    target: TaskOrFile = None,
+    task: Annotated[str | None, typer.Option()] = None,
+    folder: FolderOption = None,
+    seed: SeedOption = None,
     as_json: Json = False,
 ) -> None:
-    """Grade your file: the checks run in order until one fails."""
+    """Grade your file: the checks run in order until one fails.
+
+    Options:
+        task: The task to grade, if the file is not named after it.
+    """
     service = open_service(folder=folder)
     file = service.find_task_file(target, task)
     out = open_printer()
@@ -96,14 +103,13 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
         out.commands("Then run one of:", *commands)
 
 
-@command("hint", "", "gather --level 3")
-def hint(
-    task: TASK = None,
-    level: Annotated[
-        int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea), or 3 (most of the code).")
-    ] = None,
-) -> None:
-    """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more."""
+@command("inlayer learn hint", "inlayer learn hint gather --level 3")
+def hint(task: TaskArgument = None, level: Annotated[int | None, typer.Option(min=1, max=3)] = None) -> None:
+    """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more.
+
+    Options:
+        level: Hint level: 1 (a nudge), 2 (the idea), or 3 (most of the code).
+    """
     service, out = open_service(), open_printer()
     started = service.find_task(task)
     if task is None and service.state().record("task", started.id).done_at:  # a guess would be recorded
@@ -114,14 +120,13 @@ def hint(
         out.commands("This is the last hint. To see the solution:", f"inlayer learn solution {started.id} --show")
 
 
-@command("solution", "gather", "gather --show")
-def solution(
-    task: TASK = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Show the solution before you have passed; this is recorded.")
-    ] = False,
-) -> None:
-    """Show the solution of a task you have passed, or of any task with --show."""
+@command("inlayer learn solution gather", "inlayer learn solution gather --show")
+def solution(task: TaskArgument = None, show: Annotated[bool, typer.Option("--show")] = False) -> None:
+    """Show the solution of a task you have passed, or of any task with --show.
+
+    Options:
+        show: Show the solution before you have passed; this is recorded.
+    """
     service = open_service()
     started = service.find_task(task)
     question = f"You have not passed {started.id} yet. Your progress will show that you viewed the solution."
@@ -134,13 +139,17 @@ def solution(
     open_printer().solution(started, passed=service.record_solution(started))
 
 
-@command("reset", "gather", "--yes")
+@command("inlayer learn reset gather", "inlayer learn reset --yes")
 def reset(
-    task: TASK = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    folder: FOLDER = None,
+    task: TaskArgument = None,
+    yes: Annotated[bool, typer.Option("--yes")] = False,
+    folder: FolderOption = None,
 ) -> None:
-    """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress."""
+    """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress.
+
+    Options:
+        yes: Do not ask for confirmation.
+    """
     service = open_service(folder=folder)
     started = service.find_task(task)
     if not yes and task is None and not confirm(f"This restores the starter file of {started.id}."):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import typer
 
-from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, interruptible, open_printer, open_service
+from inlayer.cli.learn.common import FolderOption, TaskOrFile, command, interruptible, open_printer, open_service
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import format_path
@@ -34,13 +34,15 @@ TYPING_PAUSE = 0.7  # seconds without a key after which typing has ended
 END = "\x04"  # Ctrl-D, or a closed terminal
 KEYS = "h hint   c check again   n next task   s solution   q quit"
 PASSED_KEYS = "passed: n next task   s solution   q quit"
-NOTE = """Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.
-
-Exit code: 0 if the last check passed, 1 if not."""
 
 
-@command("watch", "", "gather", note=NOTE)
-def watch(target: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
+@command(
+    "inlayer learn watch",
+    "inlayer learn watch gather",
+    "Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.",
+    "Exit code: 0 if the last check passed, 1 if not.",
+)
+def watch(target: TaskOrFile = None, folder: FolderOption = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(folder=folder), open_printer()
     file = service.find_task_file(target, create=True)
