@@ -35,7 +35,7 @@ LAYERS: list[list[Box]] = [
      ("tokenizers", "text to ids", True, 1)],
     [("formats", "safetensors, GGUF, .bin: bytes on disk", True, 1), ("render", "glyphs, styles, Markdown", True, 1),
      ("ragged", "ids of many texts", True, 1)],
-    [("errors, shapes, checks, files, threads", "base modules", True, 1),
+    [("errors, shapes, checks, facts_base, files, threads", "base modules", True, 1),
      ("initialization, tensors, tying, sharding, chunked_loss", "base modules", False, 1.3)],
 ]  # fmt: skip
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from inlayer.cli.app import Json, command, open_model, output_file
 from inlayer.cli.output import console, print_json, print_table, token_text
+from inlayer.facts_base import plain
 from inlayer.files import format_path, printable, write_output
 from inlayer.render.numbers import format_number
 from inlayer.render.progress_bar import progress_bar
@@ -52,8 +53,8 @@ def compare(
     if as_json:
         values = comparison._asdict()
         for name in ("moved", "damaged"):
-            values[name] = [_finite(row._asdict()) for row in values[name]]
-        print_json(_finite(values))
+            values[name] = [row._asdict() for row in values[name]]
+        print_json(plain(values))
     else:
         _print_report(facts, comparison, top, [_undertrained(model) if comparison.moved else () for model in models])
     if html is None:
@@ -140,8 +141,3 @@ def _norm(norm: float) -> str:
     if not math.isfinite(norm):
         return "NaN" if math.isnan(norm) else "infinite"
     return format_number(norm) if norm else "0"
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Replace non-finite numbers with "nan" and "inf", because JSON does not have them."""
-    return {name: str(x) if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}

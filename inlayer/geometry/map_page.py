@@ -17,7 +17,6 @@ import base64
 import io
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from html import escape
 from itertools import compress
 from typing import Any
@@ -27,6 +26,7 @@ import numpy.typing as npt
 import regex
 
 from inlayer.errors import InlayerError, needs_package
+from inlayer.facts_base import Facts
 from inlayer.geometry.nearest import nearest_excluding_self, to_float32
 from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
 from inlayer.geometry.vocabulary import MIN_WORD, WORD, Vocabulary, without_spaces
@@ -56,8 +56,7 @@ MAP_SCRIPTS = ("visible.js", "map_points.js", "map_labels.js", "map_overlay.js",
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class MapFacts:
+class MapFacts(Facts):
     """A map of every row. `words` is uint8, the other arrays are float32; all little-endian, in base64."""
 
     method: str
@@ -132,7 +131,7 @@ def render_map_page(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> s
         f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. {omitted}{advice}"
     )
     parts = {"rows": pluralize(len(facts.texts), "row"), "about": escape(about)}
-    return build_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
+    return build_page("map", "map.css").document(title, vars(facts) | neighbors, **parts)
 
 
 def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
@@ -162,7 +161,7 @@ def embedded_map(
         return None, {"note": f"No map: the table is {reason}."}
     try:
         projection = project(table, "best", cache=cache_folder())
-        return projection, asdict(map_facts(table, vocabulary(), projection))
+        return projection, vars(map_facts(table, vocabulary(), projection))
     except InlayerError as error:  # fewer than three usable rows, or a damaged tokenizer
         return None, {"note": f"No map: {error}."}
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from inlayer.facts_base import Facts
 from inlayer.files import printable
 
 Severity = Literal["error", "warning", "note"]
@@ -104,8 +105,7 @@ ADVICE = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
+class Example(Facts):
     """A row that a finding affects.
 
     Attributes:

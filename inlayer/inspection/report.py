@@ -8,11 +8,10 @@ Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from inlayer.errors import InputError
+from inlayer.facts_base import Facts, plain
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, SEVERITIES, Example, Finding, shorten
@@ -22,8 +21,7 @@ MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up t
 MIN_REFERENCES = 8  # reference tokens that undertrained rows can be recognized by
 
 
-@dataclass(frozen=True, kw_only=True)
-class TensorFacts:
+class TensorFacts(Facts):
     """Where a table is stored, and its size."""
 
     tensor: str
@@ -37,7 +35,6 @@ class TensorFacts:
     scale: float | None  # factor applied to looked-up rows; None if it is not known
 
 
-@dataclass(frozen=True, kw_only=True)
 class TokenTableFacts(TensorFacts):
     """The embedding table, and what the config says about it."""
 
@@ -51,7 +48,6 @@ class TokenTableFacts(TensorFacts):
     other_candidates: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class OtherTableFacts(TensorFacts):
     """Another table: its role and its rows. Counts cover the rows that were read."""
 
@@ -78,8 +74,7 @@ def share_bytes(a: TensorInfo, b: TensorInfo) -> bool:
     return (a.file, a.offset, a.nbytes) == (b.file, b.offset, b.nbytes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NgramMemoryFacts:
+class NgramMemoryFacts(Facts):
     """An n-gram memory of the config: how the last few tokens choose its rows."""
 
     tensor_suffix: str  # how the names of its tensors end
@@ -94,8 +89,7 @@ class NgramMemoryFacts:
     compressed_vocab_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 
 
-@dataclass(frozen=True, kw_only=True)
-class RotaryTypeFacts:
+class RotaryTypeFacts(Facts):
     """Rotary position settings. `layer_type` is the kind of layers that use them, None for all layers."""
 
     layer_type: str | None
@@ -106,8 +100,7 @@ class RotaryTypeFacts:
     partial_rotary_factor: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PositionFacts:
+class PositionFacts(Facts):
     """Position scheme. `context_length` is in tokens, None if it is unlimited."""
 
     kind: Literal["none", "learned", "sinusoidal", "rotary", "unknown"]
@@ -118,8 +111,7 @@ class PositionFacts:
     relative: str | None = None  # description of the relative positions
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadFacts:
+class HeadFacts(Facts):
     """Weight tying according to three sources: the config's flag, a head tensor in the files, and its values."""
 
     tie_word_embeddings: bool | None  # the config's value or the family's default; None if there is no known config
@@ -130,8 +122,7 @@ class HeadFacts:
     expected: bool | None  # the model's class has a head; None if the config names no class
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpecialToken:
+class SpecialToken(Facts):
     """A special token. `roles`: the names the config gives it, such as eos and pad."""
 
     id: int
@@ -140,8 +131,7 @@ class SpecialToken:
     norm: float | None  # None if the row was not read or does not exist
 
 
-@dataclass(frozen=True, kw_only=True)
-class VocabularyFacts:
+class VocabularyFacts(Facts):
     """How tokens match up with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
 
     tokenizer: str | None = None  # its kind; without a tokenizer, most counts are None
@@ -158,8 +148,7 @@ class VocabularyFacts:
     special_tokens: tuple[SpecialToken, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowFacts:
+class RowFacts(Facts):
     """Values of the rows: counts of unusual rows, the distribution of norms, the channels."""
 
     rows_read: int
@@ -199,16 +188,14 @@ class RowFacts:
         return "reference tokens look like ordinary ones"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingFacts:
+class TrainingFacts(Facts):
     """What `inlayer train` recorded about a table that it wrote."""
 
     input_scale: float | None  # multiplied into the rows when they were saved; its report shows norms before that
     unseen_tokens: int  # tokens that never occurred in the training text
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Report:
+class Report(Facts):
     """The result of `inlayer.inspect`: facts about an embedding layer, and findings.
 
     Attributes:
@@ -323,6 +310,4 @@ class Report:
             >>> inlayer.inspect("default").to_dict()["table"]["rows"]
             6144
         """
-        facts = json.dumps(asdict(self) | {"exit_code": self.exit_code})
-        plain: dict[str, Any] = json.loads(facts, parse_constant=lambda _: None)  # NaN and infinity
-        return plain
+        return dict(plain(vars(self) | {"exit_code": self.exit_code}, names={}))

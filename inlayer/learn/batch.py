@@ -21,13 +21,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from inlayer.errors import InputError, MissingFileError
+from inlayer.facts_base import Facts
 from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.questions import random_seed
@@ -49,8 +50,7 @@ IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # names that
 TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchRow:
+class BatchRow(Facts):
     """One file or notebook cell. `passed` is None if it was not graded."""
 
     learner: str
@@ -92,11 +92,11 @@ class BatchReport:
         writer.writerow([field.name for field in fields(BatchRow)])
         for row in self.rows:
             passed = {True: "yes", False: "no", None: ""}[row.passed]
-            writer.writerow([escape_formula(str(value)) for value in {**asdict(row), "passed": passed}.values()])
+            writer.writerow([escape_formula(str(value)) for value in {**vars(row), "passed": passed}.values()])
         return text.getvalue()
 
     def to_json(self) -> str:
-        rows = [asdict(row) for row in self.rows]
+        rows = [vars(row) for row in self.rows]
         data = {"seed": self.seed, "not_graded": self.not_graded, "learners": self.learners, "rows": rows}
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
 

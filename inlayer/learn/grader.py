@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
 from inlayer.checks import check_seed
+from inlayer.facts_base import Facts
 from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.questions import random_seed
@@ -33,8 +34,7 @@ MAX_EXAMPLES = 5  # examples drawn until one differs from the graded input
 STOP_RULES = {"timeout", "output", "memory", "refused", "ended"}  # failures that only an unfinished call explains
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckOutcome:
+class CheckOutcome(Facts):
     """The outcome of one check: passed, failed (with a rule and feedback), or not run."""
 
     name: str
@@ -87,7 +87,7 @@ class Verdict:
             "n_checks": len(self.results),
             "summary": self.summary,
             "seed": self.seed,
-            "checks": [asdict(result) for result in self.results],
+            "checks": [vars(result) for result in self.results],
             "printed": self.printed,
             "walk_output": None if output is None else {"shape": list(output.shape), "dtype": str(output.dtype)},
         }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from inlayer.trace.facts_base import Facts, plain, to_json
+from inlayer.facts_base import Facts, plain, to_json
 from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, RelativeFacts, RoutingFacts, TokenIndex, ValueFacts
 
 Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf", and "-inf"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from inlayer.trace.facts_base import Facts
+from inlayer.facts_base import Facts
 
 TokenIndex = tuple[int, int]  # text, token
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from inlayer.facts_base import Facts
 from inlayer.geometry.nearest import nearest_excluding_self
 from inlayer.geometry.projection import TableProjection
 from inlayer.head import compute_logits
@@ -29,7 +30,6 @@ from inlayer.ragged import IdArray
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
-from inlayer.trace.facts_base import Facts
 from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:

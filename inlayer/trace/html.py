@@ -18,11 +18,11 @@ from itertools import combinations
 from typing import Any
 
 from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.facts_base import plain
 from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
 from inlayer.positions import SCHEMES
 from inlayer.render import Page, read_files, settings_script, style_sheet
 from inlayer.trace.facts import Change, Trace
-from inlayer.trace.facts_base import plain
 from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.pipeline import Pipeline
 from inlayer.trace.scene import describe_scene

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from inlayer.facts_base import Facts
 from inlayer.tensors import one_thread
 from inlayer.trace.facts import Change, RotaryFacts
-from inlayer.trace.facts_base import Facts
 from inlayer.trace.forward import ForwardPass, RecordedRange
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from torch import nn
 
 from inlayer.checks import check_seed
 from inlayer.errors import IdRangeError, InputError
+from inlayer.facts_base import Facts
 from inlayer.geometry.nearest import nearest_to_row
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import NeighborFacts, TokenFacts
-from inlayer.trace.facts_base import Facts
 from inlayer.trace.record import values_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inlayer.errors import InlayerError
+from inlayer.facts_base import Facts
 from inlayer.geometry.nearest import nearest_to_row
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -42,15 +42,13 @@ Ids = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenNeighbor:
+class TokenNeighbor(Facts):
     id: int
     token: str
     cosine: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenComparison:
+class TokenComparison(Facts):
     id: int
     token: str
     count: int
@@ -58,8 +56,7 @@ class TokenComparison:
     after: tuple[TokenNeighbor, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowChange:
+class RowChange(Facts):
     """Change of a group of rows, as means over its rows. A value is None if it is not finite for any row.
 
     share     fraction of the training tokens that belong to the group
@@ -76,8 +73,7 @@ class RowChange:
     norm_after: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableComparison:
+class TableComparison(Facts):
     """Changes that training made to a table.
 
     groups             all rows, then rows by frequency, most frequent first; empty groups are omitted

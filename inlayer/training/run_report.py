@@ -17,7 +17,6 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from inlayer.facts_base import Facts, plain
 from inlayer.render import hash_of, read_files, style_sheet
 from inlayer.render.fitted_table import fitted_table
 from inlayer.render.glyphs import glyphs_for
@@ -50,8 +50,7 @@ PAGE_GLYPHS = glyphs_for("utf-8", color=True)
 MAX_PAGE_NAME_WIDTH, MAX_PAGE_TOKEN_WIDTH = 120, 40
 
 
-@dataclass(frozen=True, kw_only=True)
-class LossSummary:
+class LossSummary(Facts):
     """A loss over the run.
 
     Attributes:
@@ -69,14 +68,12 @@ class LossSummary:
     averaged: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class GeneratedText:
+class GeneratedText(Facts):
     prompt: str
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingReport:
+class TrainingReport(Facts):
     """Summary of a training run, as returned by `inlayer.train`.
 
     Attributes:
@@ -133,8 +130,7 @@ class TrainingReport:
 
 def to_json(report: TrainingReport) -> str:
     """Return the report as ASCII JSON; NaN and infinity become null."""
-    finite = json.loads(json.dumps(asdict(report), default=str), parse_constant=lambda _: None)
-    return json.dumps(finite, indent=2) + "\n"
+    return json.dumps(plain(report, names={}), indent=2) + "\n"
 
 
 def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: bool) -> LossSummary | None:

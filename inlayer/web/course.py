@@ -23,6 +23,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
 from inlayer.errors import InputError
+from inlayer.facts_base import plain
 from inlayer.files import format_path
 from inlayer.geometry.map_page import map_files
 from inlayer.learn.links import course_elements, course_line
@@ -34,7 +35,6 @@ from inlayer.learn.task_files import FileConflictError
 from inlayer.render import fill_page, hash_of, read_files
 from inlayer.tensors import dtype_name
 from inlayer.threads import in_thread
-from inlayer.trace.facts_base import plain
 from inlayer.trace.html import read_part, shared_style
 from inlayer.web import schemas
 from inlayer.web.guard import error_response

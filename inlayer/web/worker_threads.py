@@ -24,7 +24,7 @@ from pydantic_core import to_json as write_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from inlayer.trace.facts_base import to_json
+from inlayer.facts_base import to_json
 
 T = TypeVar("T")
 

@@ -24,11 +24,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from inlayer.errors import InputError
+from inlayer.facts_base import plain
 from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, number
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace import Change, Pipeline, Trace
-from inlayer.trace.facts_base import plain
 from inlayer.trace.terminal import show
 from tests.trace.pipelines import FAMILIES, family, random_bytes, sample
 

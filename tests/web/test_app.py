@@ -13,9 +13,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from benchmarks.serve import text_of
+from inlayer.facts_base import plain, to_json
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import NeighborFacts
-from inlayer.trace.facts_base import plain, to_json
 from inlayer.trace.token_facts import describe_token, initialize
 from inlayer.web.worker_threads import as_json
 from tests.web.client import TIMEOUT, Client, running

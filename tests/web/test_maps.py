@@ -13,12 +13,12 @@ import pytest
 from safetensors.numpy import save_file
 
 import inlayer
+from inlayer.facts_base import plain
 from inlayer.geometry import background_maps
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
 from inlayer.tables.stored_table import StoredTable
 from inlayer.trace import Pipeline
-from inlayer.trace.facts_base import plain
 from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.scene import describe_scene
 from tests.web.client import Client, process
