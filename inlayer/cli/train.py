@@ -30,8 +30,7 @@ from inlayer.training.config import TrainConfig
 MAX_METAVAR = 11  # columns
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 HELP = dict(re.findall(r"^    (\w+): (.+\.)$", inspect.getdoc(TrainConfig) or "", flags=re.MULTILINE))
-RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")
-JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel="Run")
+RESUME, JSON = (typer.Option(flag, rich_help_panel="Run") for flag in ("--resume", "--json"))
 
 
 def parameters() -> Iterator[inspect.Parameter]:
@@ -67,7 +66,12 @@ def annotation(setting: Field[Any]) -> Any:
 
 
 def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
-    """Train a small model on your own text and see what its embeddings learned."""
+    """Train a small model on your own text and see what its embeddings learned.
+
+    Options:
+        resume: Continue the run in --out. A larger --steps extends it.
+        as_json: Print the report as JSON.
+    """
     given = {name: value for name, value in flags.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
     config = open_config(given, resume)  # without torch, so errors are reported quickly

@@ -198,9 +198,9 @@ class ClassFolder:
         row = BatchRow(learner=learner, rule=rule, message=_one_line(message), seed=self.seed, file=file)
         if task is None:
             return row
-        from inlayer.learn.grader import count_checks
+        from inlayer.learn.grader import GradingRun
 
-        return replace(row, task=task.id, passed=False if rule else None, checks_total=count_checks(task))
+        return replace(row, task=task.id, passed=False if rule else None, checks_total=len(GradingRun(task).checks))
 
     def counted(self, name: str, found: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
         """Yield a learner's submissions that are included, and the tasks that are missing."""

@@ -26,11 +26,10 @@ TOLERANCE = 1e-5  # relative to the largest value; allows for a different order 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The learner's tensor, the step of the walk that was compared, and the result in a sentence."""
+    """The learner's tensor, the walk it was compared with, and the result in a sentence."""
 
     tensor: Tensor
     trace: Trace
-    step: int
     message: str
 
 
@@ -40,7 +39,7 @@ def _pipeline() -> Pipeline:
 
 
 def compare(tensor: Tensor, step: int) -> Comparison:
-    """Compare a tensor with the walk's tensors; `step` is the step to show."""
+    """Compare a tensor with the walk's tensors, starting with those of a step."""
     pipeline = _pipeline()
     trace = pipeline.walk([TEXT], dims=pipeline.facts().shape[1])
     candidates = sorted(_tensors(trace), key=lambda candidate: candidate[0] != step)
@@ -56,7 +55,7 @@ def compare(tensor: Tensor, step: int) -> Comparison:
             different = f"It has the shape of {name} of the walk, but different numbers."
     else:
         message = different or "The walk has no tensor of this shape to compare with."
-    return Comparison(tensor=tensor, trace=pipeline.walk([TEXT]), step=step, message=message)
+    return Comparison(tensor=tensor, trace=pipeline.walk([TEXT]), message=message)
 
 
 def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:

@@ -93,10 +93,6 @@ class Verdict:
         }
 
 
-def count_checks(task: Task) -> int:
-    return len(GradingRun(task).checks)
-
-
 def grade(
     task: Task, source: str, *, seed: int | None = None, limits: GradingLimits | None = None, examples: bool = True
 ) -> Verdict:

@@ -203,7 +203,7 @@ class CoursePrinter:
         from inlayer.trace.terminal import show
 
         self.heading("In the walk")
-        show(comparison.trace, self.console, step=comparison.step)
+        show(comparison.trace, self.console, step=task.step)
         self.line()
         self.line("Your result", style="bold", indent=3)
         self.untrusted(format_value(comparison.tensor), indent=3, style="")

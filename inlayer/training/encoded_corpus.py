@@ -33,7 +33,7 @@ from torch import Tensor
 
 from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import check_is_file, file_errors, format_path, new_folder, parse_json, quote
+from inlayer.files import check_is_file, file_errors, format_path, new_folder, quote, read_json
 from inlayer.ragged import IdArray
 from inlayer.render.numbers import pluralize
 from inlayer.tokenizers import Tokenizer
@@ -42,7 +42,7 @@ from inlayer.training.config import MIN_BLOCK_SIZE
 from inlayer.training.corpus import Chunk, cut
 
 FORMAT = 2
-METADATA_FILE = "tokens.json"
+METADATA_FILE, MAX_METADATA = "tokens.json", 2**20  # bytes
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
 ENCODED_AT_A_TIME = 64  # segments
@@ -216,8 +216,7 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 
 def _read_metadata(path: Path) -> dict[str, Any]:
     """Read tokens.json and check the entries that cannot be checked against the files of ids."""
-    with file_errors(check_is_file(path), kind=MissingFileError):
-        metadata = parse_json(path.read_bytes(), format_path(path), CheckpointError)
+    metadata = read_json(path, MAX_METADATA, CheckpointError, METADATA_FILE)
     rows = metadata.get("vocab_size")
     valid = {
         "format": metadata.get("format") == FORMAT,

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from inlayer.facts_base import plain
 from inlayer.tables import Table
 
 REQUIRED = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds"}
@@ -37,8 +38,7 @@ Metrics = dict[str, int | float]
 
 def to_line(metrics: Metrics) -> bytes:
     """Return a line of metrics.jsonl. JSON has no NaN or infinity, so both become null."""
-    values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-    return (json.dumps(values) + "\n").encode()
+    return (json.dumps(plain(metrics, names={})) + "\n").encode()
 
 
 def from_line(data: bytes, step: int) -> Metrics:
