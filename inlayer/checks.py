@@ -9,12 +9,12 @@ import math
 from typing import Any, TypeGuard
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
+from inlayer.shapes import Array, Ids
 
 
-def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
+def as_int64(values: object, name: str) -> Ids:
     """Convert integers to an int64 array of the same shape; an int64 array is not copied."""
     try:
         array = np.asarray(values)
@@ -35,7 +35,7 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
+def check_id_array(ids: object, rows: int) -> Ids:
     """Convert ids of any shape to int64 and check that each is a row of the table."""
     array = as_int64(ids, "ids")
     if array.size and not (array.min() >= 0 and array.max() < rows):
@@ -43,7 +43,7 @@ def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
     return array
 
 
-def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRangeError:
+def id_range_error(ids: Array, rows: int, name: str = "id") -> IdRangeError:
     """Return the error for the first id outside 0..rows - 1. Negative ids never count from the end."""
     outside = np.argwhere((ids < 0) | (ids >= rows))
     index = outside[0].tolist()

@@ -93,11 +93,17 @@ def not_a_file(path: Path, kind: str) -> MissingFileError:
     return MissingFileError(f"{format_path(path)}{problem}")
 
 
-def check_is_file(path: Path, advice: str = "") -> Path:
-    """Return the path if it is a regular file. Otherwise, raise an error that ends in `advice`."""
-    if (kind := path_kind(path)) != "file":
+def check_kind(path: Path, *kinds: str, advice: str = "") -> str:
+    """Return the kind of a path if it is one of these. Otherwise, raise an error that ends in `advice`."""
+    if (kind := path_kind(path)) not in kinds:
         error = not_a_file(path, kind)
         raise MissingFileError(f"{error}; {advice}") if advice else error
+    return kind
+
+
+def check_is_file(path: Path, advice: str = "") -> Path:
+    """Return the path if it is a regular file. Otherwise, raise an error that ends in `advice`."""
+    check_kind(path, "file", advice=advice)
     return path
 
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.families import describe
 from inlayer.families.spec import NormAt
 from inlayer.head import Head
+from inlayer.shapes import Bytes, Ids
 from inlayer.tables import StoredEmbedding, Table, check_id_range
 from inlayer.tables.row_index import RowIndex
 from inlayer.tensors import check_float, check_ids, multiply
@@ -141,7 +141,7 @@ class InputTable(nn.Module):
         return self._index[1]
 
     @torch.no_grad()
-    def _row_bytes(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def _row_bytes(self, ids: Ids) -> Bytes:
         table = self.token_embedding
         device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
         return _bytes(self._look_up(torch.from_numpy(ids).to(device)))
@@ -294,6 +294,6 @@ class InputTable(nn.Module):
         return head
 
 
-def _bytes(rows: Tensor) -> npt.NDArray[np.uint8]:
+def _bytes(rows: Tensor) -> Bytes:
     """Return the bytes of rows (N, D); 0.0 and -0.0 are equal, so they get the same bytes."""
     return (rows + 0.0).contiguous().cpu().view(torch.uint8).numpy()

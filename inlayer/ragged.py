@@ -18,14 +18,13 @@ import numpy.typing as npt
 
 from inlayer.checks import as_int64, is_integer
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, needs_torch, type_name
+from inlayer.shapes import Ids
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-IdArray = npt.NDArray[np.int64]
 
-
-def flat_int64(values: object, name: str) -> IdArray:
+def flat_int64(values: object, name: str) -> Ids:
     """Convert integers to a 1-D int64 array; an int64 array is not copied."""
     array = as_int64(values, name)
     if array.ndim != 1:
@@ -53,8 +52,8 @@ class Ragged:
 
     __slots__ = ("flat", "offsets")
 
-    flat: IdArray
-    offsets: IdArray
+    flat: Ids
+    offsets: Ids
 
     def __init__(self, flat: Any, offsets: Any) -> None:
         self.flat = flat_int64(flat, "flat")
@@ -71,7 +70,7 @@ class Ragged:
             raise InputError(f"offsets decrease from {before} to {after} at text {text}; they must not decrease")
 
     @classmethod
-    def from_lists(cls, rows: Iterable[Sequence[int] | IdArray]) -> Ragged:
+    def from_lists(cls, rows: Iterable[Sequence[int] | Ids]) -> Ragged:
         """Combine one sequence of ids per text; for small inputs.
 
         Args:
@@ -90,7 +89,7 @@ class Ragged:
         return ragged_from_arrays([flat_int64(row, f"row {index}") for index, row in enumerate(rows)])
 
     @property
-    def counts(self) -> IdArray:
+    def counts(self) -> Ids:
         """The number of ids of each text.
 
         Example:
@@ -102,14 +101,14 @@ class Ragged:
     def __len__(self) -> int:
         return int(self.offsets.size) - 1
 
-    def __getitem__(self, index: int) -> IdArray:
+    def __getitem__(self, index: int) -> Ids:
         """Return the ids of one text, as a view of `flat`."""
         if not -len(self) <= index < len(self):
             raise IdRangeError(f"text {index} is outside a batch of {len(self)} texts")
         index %= len(self)
         return self.flat[self.offsets[index] : self.offsets[index + 1]]
 
-    def __iter__(self) -> Iterator[IdArray]:
+    def __iter__(self) -> Iterator[Ids]:
         return (self[index] for index in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
@@ -169,7 +168,7 @@ def ragged_from_arrays(rows: Sequence[npt.NDArray[np.integer[Any]]]) -> Ragged:
     return ragged_from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
 
 
-def ragged_from_counts(flat: Any, counts: IdArray) -> Ragged:
+def ragged_from_counts(flat: Any, counts: Ids) -> Ragged:
     """Build from the number of ids per text instead of offsets."""
     offsets = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
@@ -185,7 +184,7 @@ def concatenate_batches(parts: Sequence[Ragged]) -> Ragged:
     return ragged_from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
 
 
-def select_texts(batch: Ragged, order: IdArray) -> Ragged:
+def select_texts(batch: Ragged, order: Ids) -> Ragged:
     """Return the texts of a batch with these indices, in this order."""
     counts = batch.counts[order]
     shifts = np.repeat(batch.offsets[order] - (np.cumsum(counts) - counts), counts)

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
+from inlayer.shapes import Array
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
@@ -162,7 +162,7 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def to_tensor(array: npt.NDArray[Any]) -> Tensor:
+def to_tensor(array: Array) -> Tensor:
     """Return a tensor that shares the memory of a numpy array; types of ml_dtypes are supported."""
     if array.dtype.name in {"float64", "float32", "float16"}:
         return torch.from_numpy(array)

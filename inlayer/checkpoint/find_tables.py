@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checkpoint.find_quantized import fp8_table
 from inlayer.checkpoint.store import FolderStore, Store
@@ -29,7 +28,7 @@ from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import TableRole
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.ragged import IdArray
+from inlayer.shapes import Ids, Numbers
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tables.stored_table import JoinedRows, check_tensor
@@ -202,7 +201,7 @@ def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[
     return (rows, width) if isinstance(rows, int) and isinstance(width, int) else (None, None)
 
 
-def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
+def read_weights(model: Model) -> Numbers | None:
     """Return the token weights that some model2vec models store, or None."""
     if not model.store.find_first(["weights"]):
         return None
@@ -291,7 +290,7 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
     )  # fmt: skip
 
 
-def _compress(model: Model, expected: int) -> IdArray:
+def _compress(model: Model, expected: int) -> Ids:
     compressed = compressed_ids(model.tokenizer if model.has_tokenizer else None)
     distinct = int(compressed.max()) + 1
     if distinct != expected:

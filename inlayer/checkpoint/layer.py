@@ -9,10 +9,7 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +21,7 @@ from inlayer.families import LayerSpec
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
+from inlayer.shapes import Array
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored_table import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
@@ -137,7 +135,7 @@ def equals_table(model: Model, name: str) -> bool:
     return all(_same_bytes(a, b) for (_, a), (_, b) in blocks)
 
 
-def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+def _same_bytes(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inlayer.errors import CheckpointError, InputError, MissingExtraError, MissingFileError
-from inlayer.files import check_path, expand_home, format_path, not_a_file, path_kind, quote, read_limited
+from inlayer.files import check_kind, check_path, expand_home, format_path, path_kind, quote, read_limited
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -124,13 +124,11 @@ def _open_source(source: str | os.PathLike[str], path: Path) -> Store:
 
         return open_remote(source)
     path = expand_home(path)
-    kind = path_kind(path)
+    kind = check_kind(path, "folder", "file", "missing")
     if kind == "folder":
         return _open_folder(path)
     if kind == "file":
         return _open_file(path)
-    if kind != "missing":
-        raise not_a_file(path, kind)
     name = os.fspath(source)
     if name in SAMPLES:
         return open_sample(name)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checkpoint.find_quantized import find_quantized, logical_name, packed_names, stored_values
 from inlayer.checkpoint.folder import Folder
@@ -33,11 +32,11 @@ from inlayer.families.config_reader import read_config
 from inlayer.families.tensor_names import ADAPTER
 from inlayer.files import check_is_file, format_path, join_names, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.row_reader import Bytes
 from inlayer.formats.safetensors import BITS, read_tensors
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.formats.torch_file import read_file
 from inlayer.formats.torch_pickle import TensorView
+from inlayer.shapes import Array, Bytes, Ids
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
 from inlayer.tokenizers import Tokenizer, open_tokenizer
@@ -90,7 +89,7 @@ class Store(ABC):
             self.open_rows(tensor), tensor.shape[1], dtype, decode_rows=decode_rows, padding_idx=padding_idx, name=name
         )
 
-    def read(self, name: str) -> npt.NDArray[Any]:
+    def read(self, name: str) -> Array:
         """Read a whole tensor as floating-point values: for norms, biases, and position tables."""
         tensor = self.find(name)
         (dtype, decode_rows), raw = self._encoding(tensor), self._read_tensor(tensor)
@@ -98,7 +97,7 @@ class Store(ABC):
         values = raw.view(dtype) if decode_rows is None else decode_rows(raw.reshape(rows, -1))
         return values.reshape(tensor.shape)
 
-    def read_integers(self, name: str) -> npt.NDArray[np.int64]:
+    def read_integers(self, name: str) -> Ids:
         """Read a whole tensor of integers."""
         tensor = self.find(name)
         if tensor.dtype not in INTEGERS:
@@ -193,7 +192,7 @@ class FolderStore(Store):
         quantized = find_quantized(self, name)
         return super().table(name, padding_idx) if quantized is None else quantized.open(self, padding_idx)
 
-    def read(self, name: str) -> npt.NDArray[Any]:
+    def read(self, name: str) -> Array:
         return super().read(name) if find_quantized(self, name) is None else self.table(name).weight
 
     def open_tokenizer(self) -> Tokenizer | None:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import DtypeError
+from inlayer.shapes import Array
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     FittedWeights: TypeAlias = Weighting | str | os.PathLike[str] | None
 
-Array: TypeAlias = npt.NDArray[Any]
 TextPool: TypeAlias = Literal["mean", "first", "last", "max"]
 Pool: TypeAlias = Literal["mean", "first", "last", "max", "none"]
 

@@ -12,7 +12,7 @@ import typer
 
 import inlayer
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, format_path, not_a_file, path_kind
+from inlayer.files import check_kind, check_path, format_path, path_kind
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -71,8 +71,7 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
     if name is None or (name == "-" and context.info_name == "walk"):
         return name
     path, suffixes = check_path(name, f"--{param.name}"), SUFFIXES[param.name]
-    if (kind := path_kind(path)) not in ("file", "missing"):
-        raise not_a_file(path, kind)
+    check_kind(path, "file", "missing")
     if path.suffix.lower() not in suffixes:
         raise InputError(f"--{param.name} is {format_path(name)}; its suffix must be {' or '.join(suffixes)}")
     if path_kind(folder := path.resolve().parent) != "folder":

@@ -11,13 +11,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, TextError
 from inlayer.files import check_is_file, check_path, file_errors, format_path, path_kind, quote, utf8_problem
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from inlayer.shapes import Array
 
 MAX_BYTES = 2**20  # maximum size of one text
 MAX_VALUES = 2**26  # maximum size of the vectors: 256 MB in float32
@@ -86,7 +86,7 @@ def parse_token_pair(text: str) -> tuple[int, int]:
     return int(pair[1]), int(pair[2])
 
 
-def read_vectors(name: str) -> npt.NDArray[Any]:
+def read_vectors(name: str) -> Array:
     """Read the array in a .npy file."""
     import numpy as np
 

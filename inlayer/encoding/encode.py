@@ -19,7 +19,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checks import check_id_array, check_size
 from inlayer.encoding.row_pooling import POOLS, SEGMENT, RowPooler
@@ -27,15 +26,15 @@ from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, Toke
 from inlayer.files import quote
 from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.row_reader import FileRows
-from inlayer.ragged import IdArray, Ragged, concatenate_batches, slice_texts
+from inlayer.ragged import Ragged, concatenate_batches, slice_texts
 from inlayer.render.progress_bar import Progress
+from inlayer.shapes import Array, Ids
 from inlayer.tokenizers.base import check_text, check_texts, is_list_like
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.weighting import Weighting
 
-Array = npt.NDArray[Any]
 
 BATCH = 65_536  # texts; gigatoken caches the words of a batch
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
@@ -64,8 +63,8 @@ class TokenVectors(NamedTuple):
     """
 
     vectors: Array
-    ids: IdArray
-    offsets: IdArray
+    ids: Ids
+    offsets: Ids
 
 
 class EncodeSettings(NamedTuple):

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.encoding.columns import TextRows, column_errors
 from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, parquet_errors
@@ -30,9 +29,9 @@ from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import read_header
 from inlayer.render.numbers import pluralize
+from inlayer.shapes import Array, Bytes, Ids
 from inlayer.tables import StoredTable
 
-Array = npt.NDArray[Any]
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
 CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # how numpy and Python report truncated files
@@ -201,7 +200,7 @@ class ParquetRows(RowSource):
         self.rows, self.row_bytes = int(self._starts[-1]), self.width * self.dtype.itemsize
         self._group: tuple[int, Array] = (-1, np.empty(0))
 
-    def read(self, ids: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         """Fill `out` (n, row_bytes) with the rows of checked ids."""
         groups = np.searchsorted(self._starts, ids, side="right") - 1
         for group in np.unique(groups).tolist():
@@ -239,7 +238,7 @@ class JsonlRows(RowSource):
         self.width = len(self._record(0)[1])
         self.row_bytes = 4 * self.width
 
-    def read(self, ids: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         """Fill `out` (n, row_bytes) with the rows of checked ids."""
         for row, row_id in zip(out.view(np.float32), ids.tolist(), strict=True):
             row[:] = self._record(row_id)[1]

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.encoding.columns import ColumnTypes, TextRows
 from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
@@ -29,6 +28,7 @@ from inlayer.encoding.reader import VECTORS, Reader
 from inlayer.errors import InputError
 from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, sync, write_atomic
 from inlayer.ragged import Ragged
+from inlayer.shapes import Array
 
 PART_BYTES = 2**26  # size of the vectors in one part
 PART_NAME = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 def embed_rows(
     encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None],
     types: ColumnTypes | None = None,
-) -> tuple[TextRows, npt.NDArray[Any]]:  # fmt: skip
+) -> tuple[TextRows, Array]:  # fmt: skip
     """Return rows and their vectors; report rows that conflict with the types or that the model cannot encode."""
     if types is not None:
         rows = types.fitting(rows)
@@ -148,7 +148,7 @@ class EmbedJob:
             finished, expected = part.end, part.checksum
         types = self._column_types()
         start, seen, crc, size = finished, 0, 0, 0
-        pending: list[tuple[TextRows, npt.NDArray[Any]]] = []
+        pending: list[tuple[TextRows, Array]] = []
         for rows in self._slices(finished):
             data = ("\0".join(rows.texts) + "\0").encode() + rows.other_bytes()
             crc, seen = zlib.crc32(data, crc), seen + len(rows.texts)
@@ -192,7 +192,7 @@ class EmbedJob:
                 yield rows.slice(start, end)
                 position, start = position + end - start, end
 
-    def _write_part(self, start: int, end: int, crc: int, pending: list[tuple[TextRows, npt.NDArray[Any]]]) -> None:
+    def _write_part(self, start: int, end: int, crc: int, pending: list[tuple[TextRows, Array]]) -> None:
         rows, vectors = [rows for rows, _ in pending], np.concatenate([vectors for _, vectors in pending])
         with atomic_path(self.folder / Part(start, end, crc, len(vectors)).name) as path:
             write_part(path, self.out.suffix, rows, vectors, self.reader.text_column)

@@ -19,18 +19,16 @@ from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from threading import Lock
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.geometry.nearest import to_float32
-from inlayer.ragged import IdArray, Ragged, slice_texts
+from inlayer.ragged import Ragged, slice_texts
+from inlayer.shapes import Array, Ids, Vectors
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
-Vectors = npt.NDArray[np.float32]
-Sums = Callable[[Vectors, IdArray, IdArray], Vectors]  # rows (V, D), ids (N,), offsets (B + 1,) -> (B, D)
+Sums = Callable[[Vectors, Ids, Ids], Vectors]  # rows (V, D), ids (N,), offsets (B + 1,) -> (B, D)
 
 POOLS = ("mean", "first", "last", "max", "none")
 SEGMENT = 32  # tokens
@@ -46,7 +44,7 @@ torch_process = os.getpid()  # threads are not forked: torch, used before a fork
 class RowPooler:
     """The rows of a table, ready to be pooled. `scale` (V,) multiplies each token's row."""
 
-    def __init__(self, table: StoredTable, scale: npt.NDArray[Any] | None = None) -> None:
+    def __init__(self, table: StoredTable, scale: Array | None = None) -> None:
         self.table, self.scale, self.width = table, scale, table.embedding_dim
         self._fits = table.num_embeddings * self.width * 4 <= MAX_TABLE_BYTES
         self._lock, self._uses = Lock(), 0
@@ -56,7 +54,7 @@ class RowPooler:
         rows = to_float32(self.table.weight)
         return rows if self.scale is None else rows * self.scale.astype(np.float32)[:, None]
 
-    def rows(self, ids: IdArray) -> Vectors:
+    def rows(self, ids: Ids) -> Vectors:
         """Return the rows (n, D) of checked ids in float32, scaled."""
         if "_whole" in self.__dict__:
             self.table.source.check()
@@ -64,7 +62,7 @@ class RowPooler:
         rows = to_float32(self.table.rows(ids))
         return rows if self.scale is None else rows * self.scale[ids, None].astype(np.float32)
 
-    def fill(self, ids: IdArray, out: Vectors) -> None:
+    def fill(self, ids: Ids, out: Vectors) -> None:
         """Write the rows of checked ids to `out` (n, D), on all cores.
 
         Most of the time goes into page faults of newly allocated memory.
@@ -125,11 +123,11 @@ class RowPooler:
             segments = found[first[texts, None] + np.arange(number)]
             out[texts] = segments.sum(1, dtype=np.float64) / divisors[texts]
 
-    def _sums(self, ids: IdArray, offsets: IdArray) -> Vectors:
+    def _sums(self, ids: Ids, offsets: Ids) -> Vectors:
         rows, index = self._of_batch(ids)
         return (sum_with_numpy if ids.size <= MAX_NUMPY_IDS else choose_sums())(rows, index, offsets)
 
-    def _of_batch(self, flat: IdArray) -> tuple[Vectors, IdArray]:
+    def _of_batch(self, flat: Ids) -> tuple[Vectors, Ids]:
         """Return rows that include all rows of a batch, and the batch's indices into them."""
         if self._fits:
             with self._lock:
@@ -141,7 +139,7 @@ class RowPooler:
         used, index = np.unique(flat, return_inverse=True)
         return self.rows(used), index
 
-    def _max(self, ids: Ragged, filled: IdArray, out: Vectors) -> None:
+    def _max(self, ids: Ragged, filled: Ids, out: Vectors) -> None:
         rows, index = self._of_batch(ids.flat)
         starts, ends = ids.offsets[:-1].tolist(), ids.offsets[1:].tolist()
         step = max(1, BLOCK_VALUES // self.width)
@@ -161,7 +159,7 @@ def choose_sums() -> Sums:
     return sum_with_scipy if has_scipy else sum_with_numpy
 
 
-def sum_with_torch(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
+def sum_with_torch(rows: Vectors, ids: Ids, offsets: Ids) -> Vectors:
     """Sum rows with `embedding_bag`, on all cores."""
     import warnings
 
@@ -176,7 +174,7 @@ def sum_with_torch(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
     return sums
 
 
-def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
+def sum_with_scipy(rows: Vectors, ids: Ids, offsets: Ids) -> Vectors:
     """Sum rows by multiplying a sparse matrix of ones with them, on all cores."""
     from scipy.sparse import csr_array
 
@@ -185,7 +183,7 @@ def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
     return np.concatenate(map_in_threads(lambda cut: ones[cut[0] : cut[1]] @ rows, [*pairwise(cuts)]))
 
 
-def sum_with_numpy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
+def sum_with_numpy(rows: Vectors, ids: Ids, offsets: Ids) -> Vectors:
     bounds, sums = offsets.tolist(), np.empty((offsets.size - 1, rows.shape[1]), np.float32)
     for text in range(len(bounds) - 1):
         np.add.reduce(rows.take(ids[bounds[text] : bounds[text + 1]], 0), 0, out=sums[text])

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checks import check_size, is_finite, is_integer
 from inlayer.encoding.encode import Encoder, batches
@@ -28,12 +27,12 @@ from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
 from inlayer.files import check_is_file, check_path, format_path, write_output
 from inlayer.formats.safetensors import read_header
 from inlayer.ragged import Ragged, concatenate_batches
+from inlayer.shapes import Array, Vectors
 from inlayer.tokenizers.base import check_texts
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-Vectors = npt.NDArray[np.float32]
 FILE = "weighting.safetensors"
 MIN_VARIANCE = 1e-9  # relative to the largest; directions below this are noise and are excluded
 
@@ -125,7 +124,7 @@ class Weighting:
         """
         return int(self.matrix.shape[1])
 
-    def transform(self, vectors: npt.NDArray[Any]) -> Vectors:
+    def transform(self, vectors: Array) -> Vectors:
         """Apply the mean and the matrix to pooled vectors, in float64, so that the batch does not matter.
 
         Args:
@@ -282,7 +281,7 @@ def open_weighting(weights: Weighting | str | os.PathLike[str] | None) -> Weight
     return weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
 
 
-def _moments(pooler: RowPooler, id_batches: list[Ragged]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _moments(pooler: RowPooler, id_batches: list[Ragged]) -> tuple[Array, Array]:
     """Return the mean and the second moments of the texts' vectors, in float64, ignoring texts without tokens."""
     total, products, count = np.zeros(pooler.width), np.zeros((pooler.width, pooler.width)), 0
     for ids in id_batches:

@@ -22,15 +22,13 @@ from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import DtypeError, MissingExtraError
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.row_reader import Bytes
+from inlayer.shapes import Bytes, Vectors
 
 CHUNK_VALUES = 1 << 24  # values decoded per call: the package makes several temporary copies
 
-Rows = npt.NDArray[np.float32]
 
 # Each storage type: its number in a GGUF file, values per block, bytes per block.
 GGML_TYPES = {
@@ -53,7 +51,7 @@ def row_bytes(kind: str, width: int) -> int:
     return width // values * nbytes
 
 
-def make_dequantizer(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
+def make_dequantizer(kind: str, width: int) -> Callable[[Bytes], Vectors] | None:
     """Return a function from bytes (n, row_bytes) to float32 rows (n, width); None if the bytes are the values."""
     if kind in PLAIN:
         return None
@@ -66,7 +64,7 @@ def make_dequantizer(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
     return partial(_dequantize, kind, width)
 
 
-def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
+def _dequantize(kind: str, width: int, raw: Bytes) -> Vectors:
     """Decode rows. A module-level function with plain arguments, so tables can be pickled and copied."""
     from gguf import GGMLQuantizationType, quants  # optional, and slow to import
 
@@ -105,7 +103,7 @@ class BlockDecoder:
     factor: float = 1.0  # multiplied into every value
     divides: bool = False  # values are divided by the factor instead
 
-    def __call__(self, raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    def __call__(self, raw: Bytes) -> Vectors:
         """Decode raw rows (n, bytes) to rows (n, D)."""
         values = self._unpack(np.ascontiguousarray(raw[:, : self.value_bytes]))[:, : self.width]
         factor = np.float32(self.factor)
@@ -116,7 +114,7 @@ class BlockDecoder:
             values = values * np.repeat(scales, self.block, axis=1)[:, : self.width]  # exact for FP4: rounded once
             return np.asarray(values / factor if self.divides else values * factor, np.float32)
 
-    def _unpack(self, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    def _unpack(self, packed: Bytes) -> Vectors:
         if self.packing == "byte":
             return packed.view(self.dtype).astype(np.float32)
         # Both formats have the first of two values in the low half of a byte.

@@ -23,13 +23,12 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import check_is_file, file_errors, format_path
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.shapes import Bytes, Ids
 
-Bytes = npt.NDArray[np.uint8]
 MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call
 SEEK_LOCK = Lock()
 
@@ -52,10 +51,10 @@ class RowSource(ABC):
     row_bytes: int
 
     @abstractmethod
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         """Fill `out` (n, row_bytes) with the rows of `ids`, all within 0..rows - 1."""
 
-    def take(self, ids: npt.NDArray[np.int64]) -> Bytes:
+    def take(self, ids: Ids) -> Bytes:
         """Return the rows (n, row_bytes) of checked ids."""
         self.read(ids, out := np.empty((len(ids), self.row_bytes), np.uint8))
         return out
@@ -85,7 +84,7 @@ class FileRows(RowSource):
                 "the download cut short?"
             )
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         self.check()
         if len(ids) == 0:
             return

@@ -25,17 +25,17 @@ from html import escape
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import regex
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
 from inlayer.geometry.map_page import METHODS, all_neighbors, build_page, encode, encode_words
-from inlayer.geometry.nearest import Ids, Vectors, nearest_excluding_self, square_norms, to_float32
+from inlayer.geometry.nearest import nearest_excluding_self, square_norms, to_float32
 from inlayer.geometry.projection import Points, TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Ids, Mask, Numbers, Vectors
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.base import token_bytes
 
@@ -45,7 +45,6 @@ SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
 SPACE = "▁".encode()  # SentencePiece's symbol for a space
 WORD_START = regex.compile(rb"(?=[^\W_]|[\x80-\xff])")
-Numbers = npt.NDArray[np.float64]
 MOVED_SHARE = 0.1  # share of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine
 MOVED_NORM = 1.1  # ratio of the norms; not compared if the second table was rotated, because its units differ
@@ -139,7 +138,7 @@ class MatchedRows(NamedTuple):
     cosines: Numbers  # between each token's two rows; NaN if one is zero or not finite
     norms_a: Numbers
     norms_b: Numbers
-    equal: npt.NDArray[np.bool_]  # whether the two rows are exactly equal
+    equal: Mask  # whether the two rows are exactly equal
     aligned: bool  # whether rows of the second table were rotated onto the first
 
     @property
@@ -264,7 +263,7 @@ def _blocks(a: Side, b: Side) -> Iterator[tuple[slice, Vectors, Vectors]]:
         yield part, to_float32(a.table.rows(a.ids[part])), to_float32(b.table.rows(b.ids[part]))
 
 
-def _row_facts(a: Side, b: Side, rotation: Vectors | None) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
+def _row_facts(a: Side, b: Side, rotation: Vectors | None) -> tuple[Numbers, Numbers, Numbers, Mask]:
     """Return the cosine (NaN if a row is zero or not finite), both norms, and the equality of every pair of rows."""
     cosines, norms_a, norms_b = np.full((3, len(a.ids)), np.nan)
     equal = np.zeros(len(a.ids), np.bool_)

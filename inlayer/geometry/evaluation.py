@@ -20,18 +20,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import InputError
-from inlayer.files import file_errors, format_path, not_a_file, path_kind, quote
-from inlayer.geometry.nearest import Ids, nearest, to_float32
+from inlayer.files import check_kind, file_errors, format_path, quote
+from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Ids, Numbers
 from inlayer.tables.stored_table import StoredTable
 
 BATCH = 1024  # questions per search
 MAX_LINE = 1_000
-Numbers = npt.NDArray[np.float64]
 
 
 class SimilarityScore(NamedTuple):
@@ -162,8 +161,7 @@ def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
 
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     """Yield the lines of a text file with their numbers, without empty lines and comments."""
-    if (kind := path_kind(path)) == "missing":
-        raise not_a_file(path, kind)
+    check_kind(path, "file", "special")
     try:
         with file_errors(path), path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):

@@ -22,7 +22,6 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import regex
 
 from inlayer.errors import InlayerError, needs_package
@@ -34,6 +33,7 @@ from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Array, Mask, Vectors
 from inlayer.tables.stored_table import StoredTable
 
 MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
@@ -103,7 +103,7 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
     return encode(vocabulary.words.astype(np.uint8) + vocabulary.truncated + 2 * vocabulary.inflected, "u1")
 
 
-def per_row_distortion(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
+def per_row_distortion(rows: int, distortion: Distortion | None) -> Vectors:
     """Return the neighborhood preservation of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
     if distortion is not None:
@@ -111,7 +111,7 @@ def per_row_distortion(rows: int, distortion: Distortion | None) -> npt.NDArray[
     return shares
 
 
-def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
+def encode(values: Array, dtype: str = "<f4") -> str:
     """Encode an array's little-endian bytes in base64."""
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
 
@@ -199,7 +199,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
     from matplotlib.figure import Figure
 
     points = projection.points
-    drawn: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
+    drawn: Mask = np.asarray(np.isfinite(points).all(axis=1))
     kinds, colors = list(compress(token_kinds(vocabulary), drawn)), kind_colors()
     with mpl.rc_context({"font.family": "sans-serif", "text.parse_math": False}):
         figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
@@ -229,7 +229,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
     return output.getvalue()
 
 
-def _labeled_rows(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
+def _labeled_rows(vocabulary: Vocabulary, drawn: Mask) -> tuple[list[int], list[int]]:
     """Return the rows of the example words, and other rows to label: words by id, then parts of words."""
     if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
         return [], np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()
@@ -247,9 +247,7 @@ def _labeled_rows(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> tuple
     return examples, [token_id for token_id in others if token_id not in examples]
 
 
-def _label(
-    axes: Any, renderer: Any, point: npt.NDArray[np.float32], text: str, placed: list[Any], *, is_bold: bool
-) -> None:
+def _label(axes: Any, renderer: Any, point: Vectors, text: str, placed: list[Any], *, is_bold: bool) -> None:
     """Draw a label if it overlaps no other: right or left of its point, then above or below."""
     from matplotlib.patheffects import withStroke
 

@@ -26,11 +26,9 @@ import numpy.typing as npt
 from inlayer.checks import check_size
 from inlayer.errors import InputError, ShapeError
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Array, Ids, Mask, Numbers, Vectors
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
-
-Vectors = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
 
 BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so several arrays fit in the L2 cache
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
@@ -54,7 +52,7 @@ def nearest(
     queries: npt.ArrayLike,
     k: int,
     *,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    allowed: Mask | None = None,
     progress: Progress = no_progress,
 ) -> tuple[Ids, Vectors]:
     """Return the ids (Q, k) and cosines (Q, k) of the rows nearest to each query (Q, D), nearest first.
@@ -191,17 +189,17 @@ def _make_cosines(
     products_QN[:, squares_N == 0] = NO_DIRECTION
 
 
-def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
+def square_norms(rows_ND: Vectors) -> Numbers:
     """Return squared norms (N,), correct even for rows whose squares overflow or underflow in float32."""
     with np.errstate(all="ignore"):
-        squares_N: npt.NDArray[np.float64] = np.vecdot(rows_ND, rows_ND).astype(np.float64)
+        squares_N: Numbers = np.vecdot(rows_ND, rows_ND).astype(np.float64)
     extreme = _extreme(squares_N)
     wide = rows_ND[extreme].astype(np.float64)
     squares_N[extreme] = np.vecdot(wide, wide)
     return squares_N
 
 
-def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
+def _extreme(squares_N: Array) -> Ids:
     """Return the indices of sums of squares outside the range of float32, zero and non-finite rows included."""
     return np.flatnonzero(~((squares_N >= MIN_SQUARE) & (squares_N < np.inf)))
 
@@ -218,7 +216,7 @@ def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
     return units_QD
 
 
-def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
+def to_float32(rows: Array, out: Vectors | None = None) -> Vectors:
     """Convert rows to float32, exactly; `out` is memory to use for bfloat16 rows."""
     if rows.dtype == np.float32:
         return rows
@@ -260,13 +258,11 @@ class CandidateSearch:
     give the exact result for any table. Norms are kept, because computing them takes half the time of a query.
     """
 
-    def __init__(self, rows_VD: npt.NDArray[Any]) -> None:
+    def __init__(self, rows_VD: Array) -> None:
         self._pairs_VH = rows_VD.view("<u4")
         self._norms_V: Vectors | None = None
 
-    def candidates(
-        self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress = no_progress
-    ) -> Ids:
+    def candidates(self, queries_QD: Vectors, k: int, allowed: Mask, progress: Progress = no_progress) -> Ids:
         """Return the ids, ascending, of the `allowed` rows (V,) that may be among the k nearest of a unit vector."""
         products_QV, norms_V = self._approximate_products(queries_QD, progress)
         reliable_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)

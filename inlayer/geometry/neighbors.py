@@ -15,20 +15,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checks import check_size, is_integer
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
-from inlayer.geometry.vocabulary import Mask, Vocabulary
+from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Array, Mask, Vectors
 from inlayer.tables.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-Query = str | int | np.integer[Any] | npt.NDArray[Any] | Sequence[float]  # a word or text, a token id, or a vector (D,)
+Query = str | int | np.integer[Any] | Array | Sequence[float]  # a word or text, a token id, or a vector (D,)
 SearchedTable = Literal["input", "head"]
 
 
@@ -81,7 +81,7 @@ def searched_table(model: Model, table: SearchedTable) -> StoredTable:
     return model.table
 
 
-def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[npt.NDArray[np.float32], list[int]]:
+def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[Vectors, list[int]]:
     """Return the vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
     if isinstance(query, str):
         ids = vocabulary.ids_of(query)
@@ -136,7 +136,7 @@ def find_analogy(
 def _search(
     table: StoredTable,
     vocabulary: Vocabulary,
-    queries_QD: npt.NDArray[np.float32],
+    queries_QD: Vectors,
     k: int,
     allowed: Mask,
     excluded: Sequence[Sequence[int]],

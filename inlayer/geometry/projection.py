@@ -33,6 +33,7 @@ from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quote, write_output
 from inlayer.geometry.nearest import cosine_blocks, float32_blocks, normalized, square_norms, to_float32
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Array, Ids, Mask, Numbers, Vectors
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import in_thread
 
@@ -47,8 +48,6 @@ USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, product
 OVERSAMPLING, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
 BATCH_SCORES = 2**22  # cosines in memory at a time: 16 MB, unless the table has more rows
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
 Blocks = Callable[[Progress], Iterator[tuple[int, Points]]]
 
@@ -57,8 +56,8 @@ class Distortion(NamedTuple):
     """The faithfulness of a map."""
 
     k: int  # neighbors considered per row
-    ids: npt.NDArray[np.int64]  # the rows whose neighborhoods were measured, at least those of the averages
-    neighborhood_preservation: npt.NDArray[np.float32]  # (n,) share of the true neighbors that are so on the map
+    ids: Ids  # the rows whose neighborhoods were measured, at least those of the averages
+    neighborhood_preservation: Vectors  # (n,) share of the true neighbors that are so on the map
     trustworthiness: float  # 1 if no neighbor on the map is a false one
     mean_preservation: float
     measured_rows: int  # rows used for both averages
@@ -90,7 +89,7 @@ class TableProjection(NamedTuple):
     distortion: Distortion | None = None
 
     @property
-    def omitted_ids(self) -> npt.NDArray[np.int64]:
+    def omitted_ids(self) -> Ids:
         """Zero and non-finite rows, which have no coordinates."""
         return np.flatnonzero(np.isnan(self.points).any(axis=1))
 
@@ -199,7 +198,7 @@ def _tsne(table: StoredTable, progress: Progress) -> TableProjection:
     return TableProjection("tsne", points, complete=complete)
 
 
-def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.NDArray[Any], bool]:
+def _fit_tsne(rows: Vectors, progress: Progress) -> tuple[Array, bool]:
     """Return points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points computed so far.
 
     Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
@@ -256,7 +255,7 @@ def table_fingerprint(table: StoredTable) -> str:
     return digest.hexdigest()
 
 
-def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
+def _statistics(table: StoredTable) -> tuple[Numbers, Mask, float, float]:
     """Return the mean of the valid rows, which rows are valid, their scaled variance times their number, the scale."""
     sum_D, squares, largest = np.zeros(table.embedding_dim), 0.0, 0.0
     valid_V = np.zeros(table.num_embeddings, np.bool_)
@@ -273,7 +272,7 @@ def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
     return mean_D, valid_V, (squares - int(valid_V.sum()) * float(mean_D @ mean_D)) * scale**2, scale
 
 
-def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Floats:
+def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Numbers:
     """Return the leading axes by subspace iteration."""
     basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + OVERSAMPLING)))[0]
     leading = np.zeros((width, count))
@@ -289,13 +288,13 @@ def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Flo
     return leading
 
 
-def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+def _blocks(table: StoredTable) -> Iterator[tuple[int, Vectors]]:
     return float32_blocks(table, np.arange(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))
 
 
 def measure_distortion(
     table: StoredTable,
-    points: npt.NDArray[np.float32],
+    points: Vectors,
     *,
     k: int = 10,
     sample: int = 1000,

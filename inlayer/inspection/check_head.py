@@ -29,9 +29,10 @@ from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRow
 from inlayer.inspection.check_tokens import TokenKind
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import HeadFacts, share_bytes
-from inlayer.inspection.scan import Ids, RowStatistics, check_scannable, is_out_of_scale, sample_ids, scan_rows
+from inlayer.inspection.scan import RowStatistics, check_scannable, is_out_of_scale, sample_ids, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Ids
 
 MIN_RMS = 1e-4  # larger values are always accepted, up to 1: T5's head starts at 1
 

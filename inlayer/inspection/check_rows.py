@@ -31,9 +31,10 @@ import numpy as np
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.report import MAX_UNDERTRAINED, RowFacts, TrainingFacts
-from inlayer.inspection.scan import Flags, Numbers, RowStatistics
+from inlayer.inspection.scan import RowStatistics
 from inlayer.inspection.undertrained import Undertrained, find_undertrained, reference_rows
 from inlayer.render.numbers import pluralize
+from inlayer.shapes import Mask, Numbers
 
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
@@ -66,7 +67,7 @@ class ScannedRows:
         return find_undertrained(self.statistics, references, self.tokens.has_kind(TokenKind.ORDINARY))
 
     @property
-    def duplicates(self) -> Flags:
+    def duplicates(self) -> Mask:
         return self.statistics.is_duplicate & self.statistics.usable
 
     @property
@@ -75,7 +76,7 @@ class ScannedRows:
         return usable > 2 and usable - int(self.duplicates.sum()) == 1
 
     def findings_for(
-        self, severity: Severity, code: str, message: str, flags: Flags, values: Numbers | None = None, advice: str = ""
+        self, severity: Severity, code: str, message: str, flags: Mask, values: Numbers | None = None, advice: str = ""
     ) -> Iterator[Finding]:
         """Yield a finding about the flagged rows; nothing if no row is flagged.
 
@@ -211,7 +212,7 @@ def has_many_undertrained(rows: ScannedRows) -> bool:
     return int(rows.undertrained.rows.sum()) > MAX_UNDERTRAINED * int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
 
 
-def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
+def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Mask) -> Iterator[Finding]:
     scan, rms = rows.statistics, rows.statistics.rms
     if median is None or rms is None:
         return
@@ -253,7 +254,7 @@ def _channel_findings(facts: RowFacts, width: int) -> Iterator[Finding]:
 class SharedRows(NamedTuple):
     """Ordinary tokens that share their rows, either with an untrained row or among themselves."""
 
-    flags: Flags
+    flags: Mask
     with_untrained: bool
     is_fault: bool
 
@@ -298,7 +299,7 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     return SharedRows(own, False, is_fault), SharedRows(borrowed, True, is_borrowing_fault)
 
 
-def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, values: str) -> Iterator[Finding]:
+def _unknown_findings(rows: ScannedRows, flags: Mask, code: str, values: str) -> Iterator[Finding]:
     """Yield unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
         message = f"{{rows}} {values}; without a tokenizer, inspect cannot tell whether text produces these ids"
@@ -308,7 +309,7 @@ def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, values: str) -
         )
 
 
-def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int]:
+def _repeated_rows(scan: RowStatistics, duplicates: Mask) -> tuple[int, int, int]:
     """Return the longest run of consecutive rows that repeats another run: the first id of each, and the length."""
     ids, sources = scan.ids[duplicates], scan.first_equal[duplicates]
     breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(sources) != 1)) + 1

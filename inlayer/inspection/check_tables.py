@@ -26,9 +26,10 @@ from inlayer.inspection.check_layer import fp8_findings, is_part
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor, share_bytes
-from inlayer.inspection.scan import Ids, RowStatistics, sample_ids, scan_rows
+from inlayer.inspection.scan import RowStatistics, sample_ids, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Ids
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
 MAX_LISTED = 4096  # tables; a model may have one per block, or a table in hundreds of parts

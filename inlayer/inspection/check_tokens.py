@@ -23,14 +23,14 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import InlayerError
 from inlayer.files import quote
 from inlayer.inspection.findings import MAX_NUMBER, Example, Finding, Severity
 from inlayer.inspection.report import SpecialToken, VocabularyFacts
-from inlayer.inspection.scan import Flags, Ids, RowStatistics
+from inlayer.inspection.scan import RowStatistics
 from inlayer.render.numbers import pluralize
+from inlayer.shapes import Bytes, Ids, Mask
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes
 
@@ -69,7 +69,7 @@ class TokenKinds:
     tokenizer: Tokenizer | None
     rows: int
     ids: Ids
-    kinds: npt.NDArray[np.uint8]
+    kinds: Bytes
     out_of_range_ids: tuple[int, ...] = ()
     tokens_out_of_range: int = 0
     reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # the kinds whose rows were never trained
@@ -78,7 +78,7 @@ class TokenKinds:
         """Return the first few ids, if not all rows were read."""
         return replace(self, ids=self.ids[:n_ids], kinds=self.kinds[:n_ids])
 
-    def has_kind(self, *kinds: TokenKind) -> Flags:
+    def has_kind(self, *kinds: TokenKind) -> Mask:
         """Flag the ids of these kinds."""
         return np.isin(self.kinds, [int(kind) for kind in kinds])
 
@@ -88,7 +88,7 @@ class TokenKinds:
         known = self.ids[~self.has_kind(TokenKind.MISSING, TokenKind.UNKNOWN)]
         return int(known[-1]) if len(known) else -1
 
-    def are_rare_bytes(self, flags: Flags) -> Flags:
+    def are_rare_bytes(self, flags: Mask) -> Mask:
         """Flagged ids that are single bytes other than printable ASCII, which a small corpus may not contain."""
         rare = np.zeros(len(self.ids), np.bool_)
         for index in np.flatnonzero(flags).tolist():

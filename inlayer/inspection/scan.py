@@ -23,13 +23,9 @@ import numpy.typing as npt
 from inlayer.errors import CheckpointError
 from inlayer.files import printable
 from inlayer.render.progress_bar import Progress, no_progress
+from inlayer.shapes import Array, Ids, Mask, Numbers, Vectors
 from inlayer.tables import StoredTable
 from inlayer.tables.row_index import hash_rows
-
-Ids = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.float64]
-Vector = npt.NDArray[np.float32]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 RUNS, RUN_LENGTH = 32, 32  # of rows in a sample; consecutive rows need only one read, even in a remote file
@@ -46,10 +42,10 @@ class RowStatistics:
 
     ids: Ids
     norms: Numbers  # L2; NaN or infinite if the row is
-    has_nan: Flags
-    has_inf: Flags
-    is_zero: Flags
-    is_constant: Flags  # the same nonzero value in every channel
+    has_nan: Mask
+    has_inf: Mask
+    is_zero: Mask
+    is_constant: Mask  # the same nonzero value in every channel
     first_equal: Ids  # the first id with the same bytes, which is the row's own id unless it repeats another
     cosines: Numbers | None  # similarity to the given direction; 0 for zero rows
     differing: tuple[int, ...]  # the ids whose rows differ from the rows of `other`, if it was given
@@ -57,11 +53,11 @@ class RowStatistics:
     channel_energy: Numbers  # mean square over finite rows
 
     @property
-    def finite(self) -> Flags:
+    def finite(self) -> Mask:
         return ~(self.has_nan | self.has_inf)
 
     @property
-    def usable(self) -> Flags:
+    def usable(self) -> Mask:
         """Rows that are finite and not zero."""
         return self.finite & ~self.is_zero
 
@@ -80,12 +76,12 @@ class RowStatistics:
         return None if self.norm_median is None else self.norm_median / math.sqrt(self.width)
 
     @property
-    def is_duplicate(self) -> Flags:
+    def is_duplicate(self) -> Mask:
         """Rows that repeat an earlier row."""
         return np.not_equal(self.first_equal, self.ids)
 
     @property
-    def is_shared(self) -> Flags:
+    def is_shared(self) -> Mask:
         """Usable rows with the same bytes as another row, earlier or later."""
         return np.isin(self.first_equal, self.first_equal[self.is_duplicate]) & self.usable
 
@@ -123,7 +119,7 @@ def spread(ids: Ids, max_count: int) -> Ids:
 def scan_rows(
     table: StoredTable,
     ids: Ids | None = None,
-    direction: Vector | None = None,
+    direction: Vectors | None = None,
     progress: Progress = no_progress,
     other: StoredTable | None = None,
 ) -> RowStatistics:
@@ -160,7 +156,7 @@ def scan_rows(
     )
 
 
-def mean_direction(table: StoredTable, ids: Ids) -> Vector | None:
+def mean_direction(table: StoredTable, ids: Ids) -> Vectors | None:
     """Return the mean direction (D,) of these rows as a unit vector; None if they have none, or cancel out."""
     total = sum((units.sum(0) for units in _unit_vectors(table, ids)), np.zeros(table.embedding_dim))
     norm = np.sqrt(np.square(total).sum())
@@ -178,7 +174,7 @@ def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
     return float(near_zero.mean()) if near_zero.size >= MIN_SAMPLE else None
 
 
-def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, Array]]:
     """Yield the rows of `ids` in blocks, each with its slice of `ids`."""
     step = max(1, BLOCK_VALUES // table.embedding_dim)
     for start in range(0, len(ids), step):
@@ -196,7 +192,7 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
         yield values[usable] / norms[usable, None]
 
 
-def _measure(rows: npt.NDArray[Any], direction: Vector | None, channels: Numbers) -> dict[str, npt.NDArray[Any]]:
+def _measure(rows: Array, direction: Vectors | None, channels: Numbers) -> dict[str, Array]:
     """Return norm, cosine, and flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)

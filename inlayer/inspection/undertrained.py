@@ -20,8 +20,9 @@ import numpy as np
 
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.report import MIN_REFERENCES
-from inlayer.inspection.scan import MAX_SAMPLED, Flags, Ids, Numbers, RowStatistics, mean_direction, scan_rows, spread
+from inlayer.inspection.scan import MAX_SAMPLED, RowStatistics, mean_direction, scan_rows, spread
 from inlayer.render.progress_bar import Progress
+from inlayer.shapes import Ids, Mask, Numbers
 from inlayer.tables import StoredTable
 
 REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
@@ -38,13 +39,13 @@ MAX_MATCHES = 0.5  # share of the ordinary rows: beyond this, a criterion does n
 class Undertrained(NamedTuple):
     """Flags of the undertrained rows. A threshold is None if its criterion was not used."""
 
-    rows: Flags
+    rows: Mask
     references: int
     norm_threshold: float | None = None
     cosine_threshold: float | None = None
 
 
-def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
+def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Mask:
     """Flag rows that were never trained: no text reaches them, or they are special and still equal another row."""
     return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
 
@@ -78,7 +79,7 @@ def scan_with_references(table: StoredTable, tokens: TokenKinds, ids: Ids | None
     return scan
 
 
-def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
+def find_undertrained(statistics: RowStatistics, is_reference: Mask, is_ordinary: Mask) -> Undertrained:
     """Find ordinary rows that look like the rows of reference tokens."""
     references, ordinary = is_reference & statistics.usable, is_ordinary & statistics.usable
     n_references, found = int(references.sum()), np.zeros(len(references), np.bool_)

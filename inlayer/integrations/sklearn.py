@@ -14,12 +14,13 @@ from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import DtypeError, InputError, needs_package, type_name
 from inlayer.integrations.check_source import check_source
+from inlayer.shapes import Array
 
 with needs_package("inlayer.integrations.sklearn", "scikit-learn", "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 if TYPE_CHECKING:
-    from inlayer.checkpoint.text_vectors import Array, FittedWeights, TextPool
+    from inlayer.checkpoint.text_vectors import FittedWeights, TextPool
 
 __all__ = ["TextEncoder"]
 

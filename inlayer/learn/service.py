@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, expand_home, format_path, not_a_file, path_kind, quote
+from inlayer.files import check_kind, check_path, expand_home, format_path, path_kind, quote
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
@@ -126,13 +126,11 @@ class CourseService:
         with self.progress.edit() as state:
             state.current = task.id
             path = self._use_folder(state) / f"{task.id}.py"
-            kind = path_kind(path)
+            kind = check_kind(path, "file", "missing")
             if kind == "missing" and create:
                 task_files.write_file(path, task.starter)
             elif kind == "missing":
                 raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
-            elif kind != "file":
-                raise not_a_file(path, kind)
         return TaskFile(task=task, path=path, is_new=kind == "missing")
 
     def _use_folder(self, state: ProgressState) -> Path:
@@ -156,8 +154,7 @@ class CourseService:
         if name is None or (task is None and name in self.course.tasks):
             return self._open_file(self.find_task(task if name is None else name, or_next=create), create=create)
         path = expand_home(check_path(name, "FILE"))
-        if (kind := path_kind(path)) == "folder":
-            raise not_a_file(path, kind)
+        kind = check_kind(path, "file", "missing", "special")
         if kind == "file" and task is None and path.stem not in self.course.tasks:
             raise InputError(f"{format_path(name)} is not named after a task; name the task with --task")
         chosen = self.course.task(path.stem if task is None else task)

@@ -14,14 +14,13 @@ import math
 import weakref
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from inlayer.shapes import Bytes
+
 IDLE_BYTES = 256 * 2**20
 ALIGNMENT = 64  # a cache line, as in torch's allocator
-
-Buffer = npt.NDArray[np.uint8]
 
 
 def round_up(nbytes: int) -> int:
@@ -44,7 +43,7 @@ class BufferPool:
 
     def __init__(self, idle_bytes: int = IDLE_BYTES) -> None:
         self.idle_bytes = idle_bytes
-        self._idle: dict[int, Buffer] = {}  # by id(), longest idle first
+        self._idle: dict[int, Bytes] = {}  # by id(), longest idle first
 
     @property
     def idle(self) -> int:
@@ -62,7 +61,7 @@ class BufferPool:
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return torch.empty(0, dtype=dtype).set_(torch.from_numpy(view).untyped_storage(), 0, shape, strides)
 
-    def _acquire(self, nbytes: int) -> Buffer:
+    def _acquire(self, nbytes: int) -> Bytes:
         """Return the smallest idle buffer that fits (the last of equal ones, still in the CPU caches), or a new one."""
         fitting = [buffer for buffer in list(self._idle.values()) if nbytes <= buffer.nbytes <= 2 * nbytes]
         best = min(reversed(fitting), key=lambda buffer: buffer.nbytes, default=None)
@@ -72,7 +71,7 @@ class BufferPool:
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + round_up(nbytes)]
 
-    def _release(self, buffer: Buffer) -> None:
+    def _release(self, buffer: Bytes) -> None:
         self._idle[id(buffer)] = buffer
         for oldest in list(self._idle):
             if self.idle <= self.idle_bytes:

@@ -18,12 +18,11 @@ from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checks import as_int64, check_id_array
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.ragged import IdArray
+from inlayer.shapes import Ids, Mask
 from inlayer.tables.stored_table import StoredTable
 
 PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5, and 7 decide whether a number is prime
@@ -78,8 +77,8 @@ class NgramSpec:
 
 
 def ngram_ids(
-    spec: NgramSpec, ids: object, history: object = None, *, mask: object = None, token_map: IdArray | None = None
-) -> IdArray:
+    spec: NgramSpec, ids: object, history: object = None, *, mask: object = None, token_map: Ids | None = None
+) -> Ids:
     """Return the rows (B, T, heads) that each of the ids (B, T) reads.
 
     Args:
@@ -101,7 +100,7 @@ def ngram_ids(
     stops = np.isin(tokens, spec.stop_ids)
     context = _lookback_context(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
     combine = np.bitwise_xor if spec.mix == "xor" else np.add
-    mixed: dict[tuple[int, ...], IdArray] = {}  # hash heads may share their multipliers
+    mixed: dict[tuple[int, ...], Ids] = {}  # hash heads may share their multipliers
     row_ids = np.empty((*tokens.shape, spec.n_hash_heads), np.int64)
     for head, (order, modulus, offset) in enumerate(zip(spec.orders, spec.moduli, spec.offsets, strict=True)):
         factors = spec.multipliers[head][:order]
@@ -113,9 +112,7 @@ def ngram_ids(
     return row_ids[:, start:]
 
 
-def _with_history(
-    spec: NgramSpec, ids: IdArray, history: object, mask: object, limit: int
-) -> tuple[IdArray, npt.NDArray[np.bool_], int]:
+def _with_history(spec: NgramSpec, ids: Ids, history: object, mask: object, limit: int) -> tuple[Ids, Mask, int]:
     """Return the ids with the relevant part of the history, which of them are not padding, and where the ids start."""
     if ids.ndim != 2:
         raise ShapeError(f"input_ids has shape {ids.shape}; expected (batch, tokens)")
@@ -135,9 +132,9 @@ def _with_history(
 
 
 def _lookback_context(
-    spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
-    token_map: IdArray | None,
-) -> list[IdArray]:  # fmt: skip
+    spec: NgramSpec, tokens: Ids, inside: Mask, stops: Mask,
+    token_map: Ids | None,
+) -> list[Ids]:  # fmt: skip
     """Return, for each distance, the id that many positions earlier; `fill_id` where the look-back has ended."""
     fill = spec.fill_id if token_map is None else token_map[spec.fill_id]
     continues = inside & ~stops
@@ -197,16 +194,16 @@ class NgramMemory:
         spec: NgramSpec,
         table: StoredTable,
         tensors: tuple[TensorInfo, ...] = (),
-        compress: Callable[[], IdArray] | None = None,
+        compress: Callable[[], Ids] | None = None,
     ) -> None:
         self.spec, self.table, self.tensors, self._compress = spec, table, tensors, compress
 
     @cached_property
-    def token_map(self) -> IdArray | None:
+    def token_map(self) -> Ids | None:
         """The compressed id of each token, if the spec hashes such ids."""
         return None if self._compress is None else self._compress()
 
-    def row_ids(self, ids: object, history: object = None, mask: object = None) -> IdArray:
+    def row_ids(self, ids: object, history: object = None, mask: object = None) -> Ids:
         """Return the rows (B, T, heads) that each id reads, as `ngram_ids`."""
         return ngram_ids(self.spec, ids, history, mask=mask, token_map=self.token_map)
 

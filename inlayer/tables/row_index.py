@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
-RowBytes = npt.NDArray[np.uint8]
+from inlayer.shapes import Array, Bytes, Ids
 
 
-def hash_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+def hash_rows(rows: Array) -> npt.NDArray[np.uint64]:
     """Hash the bytes of every row: equal rows have equal hashes, different rows almost never do."""
     raw = np.ascontiguousarray(rows).view(np.uint8)
     words = raw.view(f"u{math.gcd(raw.shape[1], 8)}")
@@ -33,13 +31,13 @@ def hash_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 class RowIndex:
     """Finds ids by the bytes of their rows; `read` returns the bytes (n, B) of ids (n,), hashed `block` at a time."""
 
-    def __init__(self, count: int, read: Callable[[Ids], RowBytes], block: int) -> None:
+    def __init__(self, count: int, read: Callable[[Ids], Bytes], block: int) -> None:
         starts = range(0, count, block)
         hashes = np.concatenate([hash_rows(read(np.arange(at, min(at + block, count)))) for at in starts])
         self._order = np.argsort(hashes, kind="stable")
         self._hashes, self._read = hashes[self._order], read
 
-    def find(self, rows: RowBytes) -> Ids:
+    def find(self, rows: Bytes) -> Ids:
         """Return the first id of each row (n, B); -1 for a row that is not in the table."""
         hashes, ids = hash_rows(rows), np.full(len(rows), -1, np.int64)
         position = np.searchsorted(self._hashes, hashes)

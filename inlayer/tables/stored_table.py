@@ -20,10 +20,10 @@ from inlayer.checks import check_id_array, check_padding
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import format_path, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
-from inlayer.formats.row_reader import Bytes, RowSource
+from inlayer.formats.row_reader import RowSource
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.shapes import Array, Bytes, Ids
 
-Array = npt.NDArray[Any]
 Decoder = Callable[[Bytes], Array]  # rows of bytes (n, row_bytes) -> rows (n, D) in the stored dtype
 
 
@@ -34,7 +34,7 @@ class ArrayRows(RowSource):
         self._raw = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
         self.rows, self.row_bytes = self._raw.shape
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         out[:] = self._raw[ids]
 
     def map(self) -> Bytes:
@@ -44,11 +44,11 @@ class ArrayRows(RowSource):
 class ClusteredRows(RowSource):
     """Rows that several ids share: id i has row `mapping[i]` of another source (vocabulary quantization)."""
 
-    def __init__(self, source: RowSource, mapping: npt.NDArray[np.int64]) -> None:
+    def __init__(self, source: RowSource, mapping: Ids) -> None:
         self.mapping, self.inner = check_id_array(mapping.reshape(-1), source.rows), source
         self.rows, self.row_bytes = len(self.mapping), source.row_bytes
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         self.inner.read(self.mapping[ids], out)
 
 
@@ -58,7 +58,7 @@ class RepeatedRows(RowSource):
     def __init__(self, source: RowSource, times: int, rows: int) -> None:
         self.source, self.times, self.rows, self.row_bytes = source, times, rows, source.row_bytes
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         self.source.read(ids // self.times, out)
 
 
@@ -70,7 +70,7 @@ class JoinedRows(RowSource):
         self._ends = np.cumsum([part.rows for part in parts])
         self.rows = int(self._ends[-1])
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         part_indices = np.searchsorted(self._ends, ids, side="right")
         for index in np.unique(part_indices):
             chosen = np.flatnonzero(part_indices == index)
@@ -85,7 +85,7 @@ class PairedRows(RowSource):
         self.left, self.right, self.rows = left, right, left.rows
         self.row_bytes = left.row_bytes + right.row_bytes
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         out[:, : self.left.row_bytes] = self.left.take(ids)
         out[:, self.left.row_bytes :] = self.right.take(ids)
 
@@ -173,7 +173,7 @@ class StoredTable:
         index = check_id_array(ids, self.num_embeddings)
         return self._convert(self.read_stored(index.reshape(-1))).reshape(*index.shape, self.embedding_dim)
 
-    def read_stored(self, ids: npt.NDArray[np.int64]) -> Array:
+    def read_stored(self, ids: Ids) -> Array:
         """Return the rows of checked ids (N,) in the stored dtype."""
         # Decode each row once.
         ids, inverse = (ids, None) if self.decode_rows is None else np.unique(ids, return_inverse=True)

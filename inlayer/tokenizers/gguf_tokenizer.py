@@ -19,10 +19,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
 from inlayer.files import quote
+from inlayer.shapes import Array
 from inlayer.tokenizers.base import Tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -98,7 +98,7 @@ class GgufFields:
             raise self.error("has a precompiled_charsmap that is not an array of bytes")
         return value.tobytes()
 
-    def _numbers(self, name: str, kinds: str) -> npt.NDArray[Any] | None:
+    def _numbers(self, name: str, kinds: str) -> Array | None:
         value = self._fields.get(name)
         if value is None:
             return None

@@ -19,10 +19,10 @@ from importlib import import_module, resources
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, concatenate_batches, select_texts
+from inlayer.shapes import Mask
 from inlayer.threads import core_count, map_in_threads
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.untrusted_files import get_steps, library_errors
@@ -165,7 +165,7 @@ def can_overlap(tokens_a: list[str], tokens_b: list[str]) -> bool:
 
 
 @cache
-def stable_characters() -> npt.NDArray[np.bool_]:
+def stable_characters() -> Mask:
     """Return a table over all code points, True where the character is stable."""
     text = resources.files("inlayer.tokenizers").joinpath("stable_characters.txt").read_text("ascii")
     lengths = [int(length) for length in text.split()]  # alternating runs: stable, unstable, stable, ...

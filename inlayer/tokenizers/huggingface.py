@@ -23,7 +23,8 @@ import numpy as np
 
 from inlayer.errors import TokenizerError, type_name
 from inlayer.files import parse_json
-from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
+from inlayer.ragged import Ragged, concatenate_batches, ragged_from_counts
+from inlayer.shapes import Ids
 from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library_tokenizer import BLOCK_TEXTS, LibraryTokenizer
@@ -225,7 +226,7 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
     return copy
 
 
-def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
+def compressed_ids(tokenizer: Tokenizer | None) -> Ids:
     """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
 
     " The", "the", and "THE" become one id, so their n-grams read the same rows. A token that is part of a character

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
-from inlayer.files import check_is_file, check_path, file_errors, format_path, not_a_file, parse_json, path_kind, quote
+from inlayer.files import check_is_file, check_kind, check_path, file_errors, format_path, parse_json, path_kind, quote
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -89,8 +89,7 @@ def find_in_folder(folder: Path) -> Path | None:
         names = [path.name for path in folder.iterdir()]
     name = choose_file(names, lambda name: path_kind(folder / name) == "file", format_path(folder))
     for other in FILE_NAMES if name is None else ():
-        if (kind := path_kind(folder / other)) != "missing":
-            raise not_a_file(folder / other, kind)
+        check_kind(folder / other, "missing")
     return None if name is None else folder / name
 
 

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -26,7 +25,7 @@ from inlayer.facts_base import Facts
 from inlayer.geometry.nearest import nearest_excluding_self
 from inlayer.geometry.projection import TableProjection
 from inlayer.head import compute_logits
-from inlayer.ragged import IdArray
+from inlayer.shapes import Ids, Numbers, Vectors
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
@@ -40,8 +39,6 @@ MAX_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
 MAX_MOVED = 64  # rows reported
 MAX_NEXT = 5
 NEIGHBORS = 10
-
-Rows = npt.NDArray[np.float32]
 
 
 class NextToken(Facts):
@@ -155,7 +152,7 @@ def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> N
 
 
 def _moved(
-    pipeline: Pipeline, ids: list[int], before: Rows, after: Rows, projection: TableProjection | None
+    pipeline: Pipeline, ids: list[int], before: Vectors, after: Vectors, projection: TableProjection | None
 ) -> list[UpdatedRow]:
     with np.errstate(all="ignore"):
         before_norms, norms = (np.linalg.norm(rows.astype(np.float64), axis=1) for rows in (before, after))
@@ -180,9 +177,9 @@ def _moved(
     ]
 
 
-def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: TableProjection) -> npt.NDArray[np.float64]:
+def _neighborhood(pipeline: Pipeline, ids: Ids, rows: Vectors, projection: TableProjection) -> Numbers:
     """Return the mean map position of the rows nearest to each vector, excluding the row it comes from."""
     near_ids, _ = nearest_excluding_self(pipeline.stored_table, ids, rows, NEIGHBORS)
     is_found = (near_ids >= 0)[..., None]
-    means: npt.NDArray[np.float64] = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
+    means: Numbers = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
     return means

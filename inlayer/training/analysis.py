@@ -17,7 +17,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -25,6 +24,7 @@ from torch import Tensor
 from inlayer.errors import InlayerError
 from inlayer.facts_base import Facts
 from inlayer.geometry.nearest import nearest_to_row
+from inlayer.shapes import Ids, Numbers
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
@@ -37,9 +37,6 @@ QUARTERS = ("most frequent quarter", "second quarter", "third quarter", "rarest 
 UNSEEN = "never seen"
 ALL = "all rows"
 MEASURES = ("norm_before", "norm_after", "cosine", "distance")  # fields of RowChange
-
-Ids = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
 
 
 class TokenNeighbor(Facts):
@@ -176,7 +173,7 @@ def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) 
 # ---- rows
 
 
-def _measure_rows(before_ND: Tensor, after_ND: Tensor) -> tuple[Values, list[float]]:
+def _measure_rows(before_ND: Tensor, after_ND: Tensor) -> tuple[Numbers, list[float]]:
     """Return each row's values (4, N), in the order of MEASURES, and both mean-vector ratios."""
     measured, sums_2D = [], torch.zeros(2, before_ND.shape[1], dtype=torch.float64)
     rows = max(1, BLOCK_VALUES // before_ND.shape[1])
@@ -190,7 +187,7 @@ def _measure_rows(before_ND: Tensor, after_ND: Tensor) -> tuple[Values, list[flo
     return measures.numpy(), (sums_2D.norm(dim=1) / measures[:2].sum(dim=1)).tolist()
 
 
-def _changes(measures: Values, counts_N: Ids, total: int) -> Iterator[RowChange]:
+def _changes(measures: Numbers, counts_N: Ids, total: int) -> Iterator[RowChange]:
     """Yield the changes of all rows, and of groups of them by how often their tokens occur."""
     order = np.argsort(-counts_N, kind="stable")
     seen = int(np.count_nonzero(counts_N))

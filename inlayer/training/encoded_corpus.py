@@ -34,8 +34,8 @@ from torch import Tensor
 from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
 from inlayer.files import check_is_file, file_errors, format_path, new_folder, quote, read_json
-from inlayer.ragged import IdArray
 from inlayer.render.numbers import pluralize
+from inlayer.shapes import Array, Ids
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
 from inlayer.training.config import MIN_BLOCK_SIZE
@@ -55,11 +55,11 @@ REENCODE_ADVICE = "remove the folder, and resume the run to encode the text agai
 class EncodedCorpus:
     """The ids of a corpus, memory-mapped and read-only; every id is less than `vocab_size`."""
 
-    train: npt.NDArray[Any]
-    validation: npt.NDArray[Any]
+    train: Array
+    validation: Array
     vocab_size: int
 
-    def count_ids(self) -> IdArray:
+    def count_ids(self) -> Ids:
         """Count the occurrences of each id in the training ids (V,)."""
         counts_V = np.zeros(self.vocab_size, np.int64)
         for start in range(0, self.train.size, BLOCK):
@@ -162,12 +162,12 @@ def validation_batches(
     return (_windows(ids, starts[first : first + rows], width) for first in range(0, count, rows))
 
 
-def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) -> Tensor:
+def _windows(ids: Array, starts: npt.NDArray[np.uint64], width: int) -> Tensor:
     windows_NT = np.lib.stride_tricks.sliding_window_view(np.asarray(ids), width)  # slicing a memmap is slow
     return torch.from_numpy(windows_NT[starts.astype(np.int64)].astype(np.int64))
 
 
-def check_windows(ids: npt.NDArray[Any], width: int) -> None:
+def check_windows(ids: Array, width: int) -> None:
     """Raise InputError if no window of this width can be drawn."""
     if ids.size < width:
         smaller = ", or use a smaller --block-size" if ids.size > MIN_BLOCK_SIZE else ""
@@ -202,7 +202,7 @@ def _split_middle(segments: list[Chunk], fraction: float) -> tuple[list[Chunk], 
     return [*segments[:middle], *parts, *segments[middle + 1 :]], middle
 
 
-def _check_range(ids: IdArray, vocab_size: int) -> None:
+def _check_range(ids: Ids, vocab_size: int) -> None:
     outside = ids[(ids < 0) | (ids >= vocab_size)]
     if outside.size:
         raise IdRangeError(
@@ -229,7 +229,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def _open_ids(path: Path, metadata: dict[str, Any]) -> npt.NDArray[Any]:
+def _open_ids(path: Path, metadata: dict[str, Any]) -> Array:
     """Memory-map a file of ids after checking its size, checksum, and largest id."""
     dtype, count, rows = DTYPES[metadata["dtype"]], metadata.get(f"{path.stem}_ids"), metadata["vocab_size"]
     digest, largest = hashlib.sha256(), -1

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from inlayer.errors import ConfigError, MissingExtraError
 from inlayer.files import base_name, check_path, format_path, quote, write_atomic
+from inlayer.shapes import Array, Ids
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
 from inlayer.training.config import NOT_SAVED, TrainConfig
@@ -154,7 +153,7 @@ def make_report(run: Run) -> TrainingReport:
     return report
 
 
-def prompt_ids(tokenizer: Tokenizer, text: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def prompt_ids(tokenizer: Tokenizer, text: Array) -> Ids:
     """Return the first ids of a text, up to a token that starts with a space: a prompt ends with a whole word."""
     starts = (n for n in range(PROMPT_IDS, 2 * PROMPT_IDS) if tokenizer.decode(text[n : n + 1].tolist())[:1].isspace())
     return text[: next(starts, PROMPT_IDS)].astype(np.int64)

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, truncated
 from inlayer.errors import CheckpointError
 from inlayer.files import file_errors
-from inlayer.formats.row_reader import Bytes, FileRows, RowSource
+from inlayer.formats.row_reader import FileRows, RowSource
+from inlayer.shapes import Bytes, Ids
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.remote.source import RemoteFile
@@ -47,7 +47,7 @@ class RemoteRows(RowSource):
         self._fetched = 0  # rows so far: a loop over the whole table soon switches to a download
         self._table: FileRows | None = None
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+    def read(self, ids: Ids, out: Bytes) -> None:
         unique, inverse = np.unique(ids, return_inverse=True)
         rows = self._read_some(unique.tolist()) if self._find_table() is None else None
         if rows is None:

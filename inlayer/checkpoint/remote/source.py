@@ -33,7 +33,8 @@ from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, Tra
 from inlayer.checkpoint.shard_index import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import atomic_path, format_path, printable
-from inlayer.formats.row_reader import ByteFile, Bytes, LocalFile
+from inlayer.formats.row_reader import ByteFile, LocalFile
+from inlayer.shapes import Bytes
 from inlayer.tokenizers.open import SIBLINGS, choose_file
 
 HUB_SOURCE = re.compile(

@@ -15,7 +15,7 @@ from inlayer.cli.learn.questions import ask_exercise, ask_quiz
 from inlayer.cli.learn.tasks import show_task_file
 from inlayer.cli.output import print_json
 from inlayer.errors import InputError
-from inlayer.files import check_path, format_path, not_a_file, path_kind, write_output
+from inlayer.files import check_kind, check_path, format_path, write_output
 from inlayer.learn.course import not_found
 from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import MAX_BYTES, ProgressState, dump_state, load_state
@@ -190,10 +190,7 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
         sys.stdout.write(data.decode())
         return
     path = check_path(name, "--export")
-    kind = path_kind(path)
-    if kind not in {"file", "missing"}:
-        raise not_a_file(path, kind)
-    if kind == "file" and not overwrite:
+    if check_kind(path, "file", "missing") == "file" and not overwrite:
         raise InputError(f"{format_path(name)} already exists; use --overwrite to replace it")
     write_output(path.absolute(), data)
     sys.stdout.write(f"Wrote your progress to {format_path(name)}.\n")
