@@ -36,8 +36,7 @@ def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
     if seed is None:
         return [None] * count
     generator = torch.Generator().manual_seed(check_seed(seed))
-    seeds: list[int] = torch.randint(2**62, (count,), generator=generator).tolist()
-    return seeds
+    return torch.randint(2**62, (count,), generator=generator).tolist()
 
 
 @torch.no_grad()

@@ -80,8 +80,7 @@ class InputTable(nn.Module):
         ids = check_ids(ids)
         if not isinstance(self.token_embedding, (Table, StoredEmbedding)):
             check_id_range(ids, self.vocab_size)  # other modules do not check ids
-        rows: Tensor = self.token_embedding(ids)
-        return rows
+        return self.token_embedding(ids)
 
     def _look_up(self, ids: Tensor) -> Tensor:
         """Return the rows of ids in the form that the model accepts as inputs_embeds."""

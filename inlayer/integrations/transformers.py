@@ -99,8 +99,7 @@ class ScaledTable(Table):
     def forward(self, ids: Any) -> Tensor:
         """Return rows times the scale, which is rounded to their dtype if it is a tensor."""
         rows, scale = super().forward(ids), self.embed_scale
-        scaled: Tensor = rows * (scale.to(self.weight.dtype) if isinstance(scale, Tensor) else scale)
-        return scaled
+        return rows * (scale.to(self.weight.dtype) if isinstance(scale, Tensor) else scale)
 
 
 class AttachedHead(Head):
@@ -160,13 +159,6 @@ class AttachedHead(Head):
 
     def _padding_row(self) -> int | None:
         return super()._padding_row() if self._keeps_zero else None
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
-        """Accept the duplicate weight in the state_dict of a tied transformers model."""
-        super()._load_from_state_dict(state_dict, prefix, *others)
-        unexpected = others[-2]
-        if self.tied and f"{prefix}weight" in unexpected:
-            unexpected.remove(f"{prefix}weight")
 
 
 def find_table_and_head(model: object) -> tuple[nn.Module, nn.Module]:

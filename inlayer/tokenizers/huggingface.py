@@ -80,8 +80,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """The id for text that is not in the vocabulary, or None."""
         model = self._settings["model"]
         token = model.get("unk_token")
-        unknown: int | None = model.get("unk_id") if token is None else self._exact.token_to_id(token)
-        return unknown
+        return model.get("unk_id") if token is None else self._exact.token_to_id(token)
 
     # -- encoding --
 

@@ -96,8 +96,7 @@ class Loss:
         rows_BTD = gathered_BTD * self.layer.scale
         if self.layer.adds_ngrams:
             rows_BTD = self.layer.add_ngrams(rows_BTD, self.ids_BT, self.result.history)
-        hidden_BTD: Tensor = self.layer(inputs_embeds=rows_BTD, position_ids=self.result.position_BT)
-        return hidden_BTD
+        return self.layer(inputs_embeds=rows_BTD, position_ids=self.result.position_BT)
 
     def predicting(self, hidden_BTD: Tensor) -> Tensor:
         """Select the hidden states whose next token is predicted."""

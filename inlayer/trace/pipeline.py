@@ -74,23 +74,16 @@ class LayerInMemory(NamedTuple):
     source: str
     note: str
 
-    @property
-    def has_tokenizer(self) -> bool:
-        return self.tokenizer is not None
-
-    @property
-    def has_head(self) -> bool:
-        return self.head is not None
-
 
 class Pipeline:
     """A model prepared for walks. `name` identifies it where several can be chosen."""
 
     def __init__(self, model: Model | LayerInMemory, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
         self.model = model if isinstance(model, Model) else None
-        remote = self.model is not None and self.model.store.remote
-        self.head = None if remote or not model.has_head else model.head  # a single logit needs every row of the head
-        if tokenizer is None and model.has_tokenizer:
+        # A single logit needs every row of the head, so that of a remote model is not read.
+        has_head = self.model is None or (self.model.has_head and not self.model.store.remote)
+        self.head = model.head if has_head else None
+        if tokenizer is None and (self.model is None or self.model.has_tokenizer):
             tokenizer = model.tokenizer
         self.tokenizer = None if tokenizer is None else check_tokenizer(tokenizer)
         self.layer, self.source, self.note = model.embeddings, model.source, model.note
