@@ -48,12 +48,7 @@ SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary() 
 
 
 def nearest(
-    table: StoredTable,
-    queries: npt.ArrayLike,
-    k: int,
-    *,
-    allowed: Mask | None = None,
-    progress: Progress = no_progress,
+    table: StoredTable, queries: npt.ArrayLike, k: int, *, allowed: Mask | None = None, progress: Progress = no_progress
 ) -> tuple[Ids, Vectors]:
     """Return the ids (Q, k) and cosines (Q, k) of the rows nearest to each query (Q, D), nearest first.
 

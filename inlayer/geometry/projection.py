@@ -293,12 +293,7 @@ def _blocks(table: StoredTable) -> Iterator[tuple[int, Vectors]]:
 
 
 def measure_distortion(
-    table: StoredTable,
-    points: Vectors,
-    *,
-    k: int = 10,
-    sample: int = 1000,
-    progress: Progress = no_progress,
+    table: StoredTable, points: Points, *, k: int = 10, sample: int = 1000, progress: Progress = no_progress
 ) -> Distortion:
     """Compare the neighborhoods of a sample of rows with those on the map."""
     usable = np.isfinite(points).all(axis=1)

@@ -131,10 +131,7 @@ def _with_history(spec: NgramSpec, ids: Ids, history: object, mask: object, limi
     return tokens[:, unused:], inside[:, unused:], start
 
 
-def _lookback_context(
-    spec: NgramSpec, tokens: Ids, inside: Mask, stops: Mask,
-    token_map: Ids | None,
-) -> list[Ids]:  # fmt: skip
+def _lookback_context(spec: NgramSpec, tokens: Ids, inside: Mask, stops: Mask, token_map: Ids | None) -> list[Ids]:
     """Return, for each distance, the id that many positions earlier; `fill_id` where the look-back has ended."""
     fill = spec.fill_id if token_map is None else token_map[spec.fill_id]
     continues = inside & ~stops

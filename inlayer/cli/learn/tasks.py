@@ -141,9 +141,7 @@ def solution(task: TaskArgument = None, show: Annotated[bool, typer.Option("--sh
 
 @command("inlayer learn reset gather", "inlayer learn reset --yes")
 def reset(
-    task: TaskArgument = None,
-    yes: Annotated[bool, typer.Option("--yes")] = False,
-    folder: FolderOption = None,
+    task: TaskArgument = None, yes: Annotated[bool, typer.Option("--yes")] = False, folder: FolderOption = None
 ) -> None:
     """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress.
 
