@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass
 from typing import Any, ClassVar
 
-from typing_extensions import dataclass_transform  # tokenizers and torch need it, too
+from typing_extensions import dataclass_transform
 
 NAMES = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # non-finite values: Python's JSON -> ours
 
