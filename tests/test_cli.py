@@ -323,8 +323,17 @@ def test_tokenizer_option_completes_a_model(run: Run, tmp_path: Path) -> None:
     save_file({"wte.weight": torch.randn(256, 4)}, tmp_path / "model.safetensors")
     source = str(tmp_path / "model.safetensors")
     assert "has no tokenizer; choose one" in run("walk", "Hi", "--model", source).err
+    assert run("embed", "Hi", "--model", source).err.endswith("has no tokenizer; put one next to the weights\n")
     trace = json.loads(run("walk", "Hi", "--model", source, "--tokenizer", "bytes", "--json").out)
     assert [token["id"] for token in trace["texts"][0]["tokens"]] == [72, 105]
+
+
+@pytest.mark.parametrize("name", ["inputs_embeds.txt", "with positions.txt", "swap and pad.txt"])
+def test_words_of_an_argument_are_not_taken_for_options(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\xff")
+    assert f"{tmp_path / name} is not valid UTF-8" in run("walk", "--file", str(tmp_path / name)).err
+    word = name.removesuffix(".txt")
+    assert f"--swap is '{word}'" in run("walk", "Hi", "--swap", word).err
 
 
 def test_seed_determines_the_rows(run: Run) -> None:

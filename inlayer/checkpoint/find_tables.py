@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
 NGRAM_PROJECTION = "ngram_embeddings.post_projs"
+COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
+SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it matches the table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +163,34 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
 
 def has_head(model: Model) -> bool:
-    """Return whether a model has a head: rows in its files, or those of its table.
+    """Return whether a model has a head: rows of its own, or those of its table.
 
-    A tied head has no rows in the files, so the model's class decides. A masked-language head also needs its bias.
+    The rows of a tied head are not its own, so the model's class decides. A masked-language head also needs its bias.
     """
-    if model.head_name is not None:
-        return True
-    if model.spec is None or not model.spec.head.tied or tensor_names.config_has_head(model.config) is False:
+    name, spec = model.head_name, model.spec
+    if spec is None or not spec.head.tied:
+        return name is not None
+    lacks_bias = spec.head.bias and find_part_name(model, "head.bias") is None
+    if tensor_names.config_has_head(model.config) is False or lacks_bias:
+        return name is not None and not equals_table(model, name)
+    return True
+
+
+def equals_table(model: Model, name: str) -> bool:
+    """Return whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
+    tensor = model.store.find(name)
+    if tensor.shape != model.table_info.shape:
         return False
-    return not model.spec.head.bias or find_part_name(model, "head.bias") is not None
+    rows, head, table = tensor.shape[0], model.store.table(name), model.store.table(model.table_info.name)
+    if model.store.remote:  # do not download two whole tables for this
+        sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
+        return _same_bytes(head.rows(sample), table.rows(sample))
+    blocks = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
+    return all(_same_bytes(a, b) for (_, a), (_, b) in blocks)
+
+
+def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
 def find_part_name(model: Model, part: str) -> str | None:

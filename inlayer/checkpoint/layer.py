@@ -9,11 +9,17 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_part_name, find_parts, head_shape, value_tables
+from inlayer.checkpoint.find_tables import (
+    NGRAM_PROJECTION,
+    equals_table,
+    find_part_name,
+    find_parts,
+    head_shape,
+    value_tables,
+)
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, DtypeError
@@ -27,8 +33,6 @@ from inlayer.tables.stored_table import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
 from inlayer.tying import use_stored_rows
 
-COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
-SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it matches the table
 FLOAT32_PARTS = ("position_embedding.alpha",)  # regardless of the model's dtype
 MAX_PART = 256 << 20  # bytes; the largest tables of learned positions are about 100 MB
 
@@ -120,23 +124,6 @@ def _read_ngram_projection(model: Model) -> Tensor:
         check_tensor(model.source, part, fits, rule)
     dtype = torch_dtype(model.table.dtype)
     return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])
-
-
-def equals_table(model: Model, name: str) -> bool:
-    """Return whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
-    tensor = model.store.find(name)
-    if tensor.shape != model.table_info.shape:
-        return False
-    rows, head, table = tensor.shape[0], model.store.table(name), model.store.table(model.table_info.name)
-    if model.store.remote:  # do not download two whole tables for this
-        sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
-        return _same_bytes(head.rows(sample), table.rows(sample))
-    blocks = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
-    return all(_same_bytes(a, b) for (_, a), (_, b) in blocks)
-
-
-def _same_bytes(a: Array, b: Array) -> bool:
-    return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:

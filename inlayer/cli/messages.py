@@ -30,14 +30,19 @@ NO_LAYER = {  # for a model whose config is not understood
     r"\. For another model, build its layer with .*(?=\. Its rows can still be)": "",
     r"Its rows can still be looked up: load\(.*": "To read its table: inlayer inspect, neighbors, or map",
 }
+OPEN_TOKENIZER = {r", or open one with inlayer\.open_tokenizer\(path\)": ""}
 ADVICE = {  # by command: words for Python, as a pattern -> words for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
-        "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", r"(with|unknown) positions": r"\1 --positions",
+        r"(^|either texts or |combined with )inputs_embeds(?=[ ,]|$)": r"\1--embeds",
+        "^swap and pad apply": "--swap and --pad apply",
+        "(^unknown|them with) positions": r"\1 --positions",
         **NO_LAYER,
     },
     "serve": NO_LAYER,
+    "embed": OPEN_TOKENIZER,
+    "search": OPEN_TOKENIZER,
     "neighbors": {"look up token ids or vectors": "look up a token with --id"},
     "map": {'the method "pca"': "--method pca"},
     "analogy": {", or look up token ids or vectors": ""},

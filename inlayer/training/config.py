@@ -158,8 +158,8 @@ class TrainConfig:
         dropout: Dropout probability.
         tie: Share the embedding table with the output head.
         init_std: Standard deviation of the initial weights.
-        input_scale: Factor applied to looked-up rows (Embeddings.scale). Default: 1 / init_std.
-        output_scale: Factor applied to the head's input (Head.hidden_scale). Default: 3 if tied, else 1.
+        input_scale: Factor applied to looked-up rows. Default: 1 / init_std.
+        output_scale: Factor applied to the head's input. Default: 3 if tied, else 1.
         steps: Number of training steps. Default: 600, or about 20 passes over a small text.
         batch_size: Sequences per step, over all processes.
         gradient_accumulation_steps: Gradient accumulation: forward/backward passes per step.

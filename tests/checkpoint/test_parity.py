@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
@@ -161,6 +162,27 @@ def test_only_language_models_have_a_head(tmp_path: Path) -> None:
         assert inlayer.load(tmp_path / maker).has_head == headed
     transformers.GPT2DoubleHeadsModel(reference_config(case)).save_pretrained(tmp_path / "double")
     assert inlayer.load(tmp_path / "double").has_head
+
+
+@pytest.mark.parametrize(
+    ("own_rows", "bias", "headed"), [(False, False, False), (False, True, True), (True, True, True)]
+)
+def test_stored_copy_of_the_table_does_not_make_a_head(
+    tmp_path: Path, own_rows: bool, bias: bool, headed: bool
+) -> None:
+    """A masked-language head without its bias is none, even if the tied rows were saved twice."""
+    case = next(case for case in CASES if case.model_type == "bert")
+    tensors = with_head(case).from_config(reference_config(case)).state_dict()
+    table = tensors["bert.embeddings.word_embeddings.weight"]
+    kept = {name: tensor.clone() for name, tensor in tensors.items() if name.startswith("bert.embeddings.")}
+    kept["cls.predictions.decoder.weight"] = table + 1.0 if own_rows else table.clone()
+    kept |= {"cls.predictions.bias": tensors["cls.predictions.bias"].clone()} if bias else {}
+    save_file(kept, tmp_path / "model.safetensors")
+    reference_config(case).save_pretrained(tmp_path)
+    model = inlayer.load(tmp_path)
+    assert model.has_head == headed
+    if headed:
+        assert (model.head.tied, model.head.bias is None) == (not own_rows, False)
 
 
 @pytest.mark.parametrize("tied", [True, False])

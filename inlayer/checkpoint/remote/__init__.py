@@ -31,7 +31,7 @@ def open_remote(source: str) -> Store:
     try:
         return FolderStore(folder, file)
     except UnreachableError as error:  # the message names the given source, not the first file that is read
-        if file is not None:
+        if file is None:
             raise
-        message = str(error).replace(str(folder.open("config.json")), folder.label)
+        message = str(error).replace(str(folder.open("config.json")), folder.describe(file))
         raise UnreachableError(message) from error.__cause__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import threading
@@ -177,6 +178,14 @@ def test_stopped_server_is_named_as_the_cause(hub: Hub, folder: Path) -> None:
     hub.stop()
     with pytest.raises(UnreachableError, match=r"after 4 attempts: cannot connect to 127\.0\.0\.1:\d+$"):
         read(path_of(hub), 0, 10)
+
+
+@pytest.mark.parametrize("source", ["model/x.safetensors", "model/x.gguf"])
+def test_unreachable_file_is_named_as_it_was_given(hub: Hub, source: str) -> None:
+    url = f"{hub.endpoint}/{source}"
+    hub.stop()
+    with pytest.raises(UnreachableError, match=f"^cannot read {re.escape(url)} after 4 attempts"):
+        open_remote(url)
 
 
 @pytest.mark.parametrize(
