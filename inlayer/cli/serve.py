@@ -75,6 +75,11 @@ def serve(
             sys.stderr.write(
                 f"{host} is not a loopback address: traffic is not encrypted and can be read on the network\n"
             )
+        if address.url_host != host:
+            sys.stderr.write(
+                f"on another machine, replace {address.url_host} in the address with an IP address of this machine; "
+                "a host name is accepted only with --host NAME\n"
+            )
         if open_page:
             import webbrowser
 

@@ -17,11 +17,12 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
+from inlayer.checkpoint.open import SAMPLES
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.facts_base import plain
 from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
 from inlayer.positions import SCHEMES
-from inlayer.render import Page, read_files, settings_script, style_sheet
+from inlayer.render import Page, embed_json, read_files, settings_script, style_sheet
 from inlayer.trace.facts import Change, Trace
 from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.pipeline import Pipeline
@@ -37,6 +38,7 @@ SCRIPTS = (
     "initialization.js", "controls.js", "rejected.js", "chips.js", "merges.js", "scene.js", "heat_strips.js",
     "scene_paint.js", "compare_view.js", "steps.js", "keys.js", "map_pane.js", "main.js",
 )  # fmt: skip
+SECOND_MODEL = "minilm"  # the sample that the page suggests for a comparison
 MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
 MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send
 THETAS = (100.0, 1_000_000.0)
@@ -136,7 +138,9 @@ def _changes(pipeline: Pipeline, trace: Trace) -> Iterator[Change]:
 
 @cache
 def _page() -> Page:
-    parts = [map_files(*MAP_SCRIPTS), settings_script(), *map(read_part, SCRIPTS)]
+    second = {"name": SECOND_MODEL, "install": SAMPLES[SECOND_MODEL].install_command}
+    constants = f"const SECOND_MODEL = {embed_json(second)};"
+    parts = [map_files(*MAP_SCRIPTS), settings_script(), constants, *map(read_part, SCRIPTS)]
     script = "\n(() => {\n" + '"use strict";\n' + "\n".join(parts) + "})();\n"
     return Page(read_part("page.html"), shared_style(), script)
 

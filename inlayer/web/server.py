@@ -90,6 +90,14 @@ class Address:
         return is_loopback(self.host)
 
     @property
+    def url_host(self) -> str:
+        """The host in `url`: for a server that listens on every address of this machine, the loopback address."""
+        address = _address(self.host)
+        if address is None or not address.is_unspecified:
+            return self.host
+        return "127.0.0.1" if address.version == 4 else "::1"
+
+    @property
     def url(self) -> str:
         """The address of the page, including the token."""
         return self._url_of("/") + (f"#{self.fragment}" if self.fragment else "")
@@ -100,11 +108,7 @@ class Address:
         return self._url_of("/learn")
 
     def _url_of(self, path: str) -> str:
-        """Return the address of a server. A server that listens everywhere is reached on loopback."""
-        address, host = _address(self.host), self.host
-        if address is not None and address.is_unspecified:
-            host = "127.0.0.1" if address.version == 4 else "::1"
-        host = f"[{host}]" if ":" in host else host
+        host = f"[{self.url_host}]" if ":" in self.url_host else self.url_host
         return f"http://{host}:{self.port}{path}?token={self.token}"
 
 

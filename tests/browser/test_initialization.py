@@ -78,3 +78,21 @@ def test_seed_wraps_around(open_page):
     watched.page.click("#next-seed")
     watched.page.wait_for_selector(".once:has-text('with seed 0.')")
     assert "seed" not in watched.fragment()
+
+
+# Of each step: the left edge of its facts, the width of its histogram, and the hidden width of its table.
+PLACES = """(all) => all.map((step) => {
+  const [histogram, facts] = [".histogram", ".facts"].map((one) => step.querySelector(one).getBoundingClientRect());
+  const box = step.querySelector(".scroll");
+  return [facts.left - histogram.right, Math.round(histogram.width), box.scrollWidth - box.clientWidth];
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 1200, 1280, 1440])
+@pytest.mark.parametrize("model", ["default", "stages"])
+def test_all_steps_are_drawn_alike_and_whole(model, width, open_page):
+    page = open_page(VIEW.format(model=model), width=width).page
+    gaps, widths, hidden = zip(*page.eval_on_selector_all(".initialization-step", PLACES), strict=True)
+    assert min(gaps) > 0  # mean and std are beside the histogram
+    assert len({*widths}) == 1
+    assert {*hidden} == {0}

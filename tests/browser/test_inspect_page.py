@@ -77,3 +77,39 @@ def test_the_header_has_the_switches_of_the_other_pages(browser: Any, tmp_path: 
     assert page.inner_text("#theme") == "Theme: dark"  # kept, as is the motion
     assert page.get_attribute("#motion", "aria-pressed") == "false"
     page.close()
+
+
+SWATCHES = """(all) => Object.fromEntries(all.map((one) =>
+  [one.querySelector("h3").textContent, getComputedStyle(one.querySelector(".swatch")).backgroundColor]))"""
+# Of all pixels of the map that are mostly of one color, whether one is vivid.
+VIVID = """(canvas) => { const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  for (let at = 0; at < data.length; at += 4) {
+    const [r, g, b, a] = data.subarray(at, at + 4);
+    if (a > 200 && Math.max(r, g, b) - Math.min(r, g, b) > 90) return true;
+  }
+  return false; }"""
+
+
+def test_notes_have_neutral_colors(browser: Any, tmp_path: Path) -> None:
+    model = inlayer.load("default")
+    report = inlayer.inspect(model)
+    (note,) = report.findings
+    warning = replace(WARNING, code="duplicate-rows", ids=(40, 41))
+    file = tmp_path / "inspect.html"
+    page = browser.new_page()
+    for findings in ((note,), (note, warning)):
+        changed = replace(report, findings=findings)
+        file.write_text(inspect_page(changed, model), encoding="utf-8")
+        page.goto(file.as_uri())
+        page.wait_for_selector("#map[data-drawn]")
+        colors = page.eval_on_selector_all(".finding", SWATCHES)
+        spread = {name: max(rgb) - min(rgb) for name, color in colors.items() for rgb in [channels(color)]}
+        assert spread.pop("note: undertrained-tokens") < 50
+        assert all(vivid > 90 for vivid in spread.values())
+        assert len(spread) == len(findings) - 1
+        assert page.eval_on_selector("#map", VIVID) == (warning in findings)
+    page.close()
+
+
+def channels(color: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", color)]

@@ -82,6 +82,24 @@ def test_map_shows_arrows_in_step_8_only(open_page):
     assert watched.page.evaluate("inlayerMap.scene.arrows.length") == 0
 
 
+@pytest.mark.parametrize("change", ["empty", "one token", "question"])
+def test_arrows_disappear_with_the_figure(change, open_page):
+    watched = open_learning(open_page)
+    page = watched.page
+    page.wait_for_function("() => window.inlayerMap?.scene.arrows.length > 0")
+    if change == "question":
+        page.click("#predict")
+        page.wait_for_selector(".question")
+    else:
+        page.fill("#texts textarea", {"empty": "", "one token": "I"}[change])
+        page.wait_for_selector("#learning-rate", state="detached")
+    assert page.evaluate("inlayerMap.scene.arrows.length") == 0
+    if change == "empty":
+        assert page.inner_text(".plain-fact").startswith("The text is empty.")
+        page.fill("#texts textarea", TEXT)
+        page.wait_for_function("() => inlayerMap.scene.arrows.length > 0")
+
+
 def test_models_without_a_step_show_the_loss_alone(open_page):
     watched = open_page(STEP.format(model="stages"))
     watched.page.wait_for_selector(".figure[data-step='8']")

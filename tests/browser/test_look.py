@@ -186,13 +186,9 @@ def test_the_motion_switch_shows_what_applies(open_page):
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
-def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
-    page = open_page(f"{DOGS}&step=1", width=width, height=height).page
+def test_a_narrow_screen_shows_the_content_before_the_map(width, height, open_page):
+    page = open_page(f"{DOGS}&step=8", width=width, height=height).page
     page.wait_for_selector("#map[data-drawn]")
-    box = page.locator("#map").bounding_box()
-    assert box is not None
-    assert box["y"] + box["height"] / 2 < height
-    page.click("#step-8")
     page.wait_for_selector("#learning-rate")
     page.eval_on_selector("#learning-rate", "(one) => one.scrollIntoView({ block: 'center' })")
     box, slider = page.locator("#map").bounding_box(), page.locator("#learning-rate").bounding_box()
@@ -200,7 +196,7 @@ def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
     assert slider is not None
     assert 0 < slider["y"] + slider["height"] < box["y"] < box["y"] + box["height"] < height
     places = {}
-    for step in range(2, 9):  # after the content in every step except the first, which a visitor sees
+    for step in range(1, 9):
         page.click(f"#step-{step}")
         page.wait_for_selector(f".figure[data-step='{step}']")
         page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
@@ -209,6 +205,16 @@ def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
         assert pane is not None
         places[step] = pane["y"] >= stage["y"] + stage["height"]
     assert all(places.values()), places
+
+
+@pytest.mark.parametrize("width", [1200, 1280, 1440, 2560])
+def test_the_headline_fits_in_one_line(width, open_page):
+    page = open_page(DOGS, width=width).page
+    lines = """(one) => { const range = document.createRange(); range.selectNodeContents(one);
+      return new Set(Array.from(range.getClientRects(), (box) => Math.round(box.bottom))).size; }"""
+    assert page.eval_on_selector(".tagline", lines) == 1
+    page.set_viewport_size({"width": 600, "height": 800})
+    assert page.eval_on_selector(".tagline", lines) > 1  # control
 
 
 @pytest.mark.parametrize("width", [1440, 2560])

@@ -106,9 +106,19 @@ def test_warns_when_the_address_is_not_loopback() -> None:
     with process("--host", "0.0.0.0") as (program, client, facts):
         assert facts["url"].startswith("http://127.0.0.1:")
         assert client.send("/api/models").status == 200
+        addresses = socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET)
+        for address in {info[4][0] for info in addresses}:  # as the sentence says
+            page = Client(client.port, client.token, host=address).send(f"/?token={client.token}", token=False)
+            assert page.status == 200
+        assert client.send("/api/models", headers={"Host": f"my-box:{client.port}"}).status == 403
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=TIMEOUT)
-    assert err.startswith("0.0.0.0 is not a loopback address")
+    warning, advice = err.splitlines()
+    assert warning.startswith("0.0.0.0 is not a loopback address")
+    assert advice == (
+        "on another machine, replace 127.0.0.1 in the address with an IP address of this machine; "
+        "a host name is accepted only with --host NAME"
+    )
 
 
 @pytest.mark.parametrize(

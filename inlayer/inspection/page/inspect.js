@@ -1,6 +1,8 @@
 // The page of an inspection: facts, norms, findings, and the map colored by finding. Exported or served.
 
-const PALETTE = ["#8da3b0", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9"];
+// Colors of the map: other rows, findings that need attention, and notes, which are neutral.
+const FAULTS = ["#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9"], NOTES = ["#78706a", "#857a99", "#83875f"];
+const PALETTE = ["#8da3b0", ...FAULTS, ...NOTES];
 const MAX_SHOWN = 60; // tokens of a finding
 const MAP_POLL = 3000; // milliseconds between requests for a better layout
 const byId = (id) => document.getElementById(id);
@@ -40,8 +42,17 @@ function showNorms({ counts, edges }) {
   byId("norms").append(svg, make("p", { class: "axis" }, make("span", {}, number(edges[0])), make("span", {}, number(edges.at(-1)))));
 }
 
+// The index in PALETTE of each finding with rows.
+function findingColors({ ids, findings }) {
+  const codes = Object.keys(ids).filter((code) => ids[code].length > 0);
+  const isNote = (code) => findings.every((finding) => finding.code !== code || finding.severity === "note");
+  const faults = codes.filter((code) => !isNote(code)).map((code, i) => [code, 1 + i % FAULTS.length]);
+  const notes = codes.filter(isNote).map((code, i) => [code, 1 + FAULTS.length + i % NOTES.length]);
+  return new Map([...faults, ...notes]);
+}
+
 function showFindings(report, texts) {
-  const colors = new Map(Object.entries(report.ids).filter(([, ids]) => ids.length).map(([code], i) => [code, 1 + i % (PALETTE.length - 1)]));
+  const colors = findingColors(report);
   if (report.findings.length === 0) byId("findings").append("None.");
   for (const finding of report.findings) {
     const color = colors.get(finding.code), list = make("ul", { class: "tokens", "aria-label": `Tokens of ${finding.code}` });

@@ -15,8 +15,7 @@ function compareView(trace) {
     make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become.",
       trace.texts.length > 1 && " Only the first text is compared."));
   if (others.length === 0) {
-    return [head, source.exported ? plainFact("An exported page has one model.")
-      : plainFact("Only one model is served. Start with two to compare them: ", code("inlayer serve --model default --model minilm"))];
+    return [head, ...(source.exported ? [plainFact("An exported page has one model.")] : oneModelFacts())];
   }
   comparedHues = new Map();
   const chosen = others.some((model) => model.name === state.other) ? state.other : others[0].name;
@@ -26,6 +25,18 @@ function compareView(trace) {
     make("section", { class: "compare-column", "aria-label": chosen }, note("Loading\u2026")));
   loadCompared(trace, chosen, box);
   return [head, make("p", {}, make("label", { class: "field" }, "Second model ", select)), box];
+}
+
+// How to serve a second model: the user's own, or a sample, which is not installed with inlayer.
+function oneModelFacts() {
+  const { name, install } = SECOND_MODEL;
+  const commands = (...lines) => make("pre", { class: "commands" }, code(lines.join("\n")));
+  return [
+    make("p", {}, "Only one model is served. Start with two to compare them:"),
+    commands("inlayer serve --model default --model path/to/model"),
+    make("p", {}, "If you have no other model, install a sample first:"),
+    commands(install, `inlayer serve --model default --model ${name}`),
+  ];
 }
 
 async function loadCompared(trace, model, box) {

@@ -14,7 +14,6 @@ function learningArrows() {
 }
 
 function learningFigure(trace) {
-  movedRowsShown = [];
   if (trace.backward.loss_kind !== "next token") return null;
   const panel = make("section", { class: "learning", "aria-labelledby": "learning-title" },
     make("h2", { id: "learning-title" }, "Apply one training step"));

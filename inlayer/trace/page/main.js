@@ -33,7 +33,6 @@ function update() {
   if (isHolding && byId("steps").hidden) byId("stage").focus({ preventScroll: true });
   const { classList } = document.querySelector(".workspace");
   classList.toggle("alone", state.view !== "walk" && !isWithoutTokenizer());
-  classList.toggle("landing", state.step === 1);
   classList.toggle("last", state.step === STEPS);
   renderLinks();
   refresh();

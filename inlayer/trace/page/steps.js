@@ -74,6 +74,7 @@ function renderStage() {
 }
 
 function showOnStage(top, numbers) {
+  movedRowsShown = []; // they belong to the figure that is replaced
   byId("stage-top").replaceChildren(...top);
   byId("numbers").replaceChildren(...numbers);
 }
