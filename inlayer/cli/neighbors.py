@@ -92,7 +92,7 @@ def analogy(
     words_only: WordsOnly = False,
     as_json: Json = False,
 ) -> None:
-    """Answer an analogy by word arithmetic, and show what the first word alone would have answered."""
+    """Answer an analogy by word arithmetic, and compare it with the nearest neighbors of the first word alone."""
     parts = re.split(r"\s+([-−–+])\s+", " ".join(words).strip())
     if len(parts) != 5 or parts[1] == "+" or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
