@@ -59,7 +59,7 @@ def mean_pool(hidden: States, mask: Mask = None, *, exclude: Ids = ()) -> Float[
     """
     excluded = _check_exclude(exclude)
     if excluded and not isinstance(mask, Ragged):
-        raise InputError("exclude needs the Ragged of the ids; with a mask, set it to 0 where a token is left out")
+        raise InputError("exclude works only with a Ragged; with a mask, set the excluded positions to 0")
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
         if excluded:

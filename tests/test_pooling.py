@@ -157,7 +157,7 @@ def test_mean_can_exclude_special_tokens() -> None:
     theirs = torch.stack([hidden[1:3].mean(0), zeros, zeros, hidden[7], hidden[10]])
     torch.testing.assert_close(ours, theirs)
     assert not torch.allclose(mean_pool(hidden, ids), theirs)
-    with pytest.raises(InputError, match="exclude needs the Ragged"):
+    with pytest.raises(InputError, match="exclude works only with a Ragged"):
         mean_pool(torch.randn(1, 2, 4), torch.ones(1, 2), exclude={1})
 
 

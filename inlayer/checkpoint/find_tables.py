@@ -28,7 +28,7 @@ from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import TableRole
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.shapes import Ids, Numbers
+from inlayer.shapes import Array, Ids, Numbers
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tables.stored_table import JoinedRows, check_tensor
@@ -189,7 +189,7 @@ def equals_table(model: Model, name: str) -> bool:
     return all(_same_bytes(a, b) for (_, a), (_, b) in blocks)
 
 
-def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+def _same_bytes(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 

@@ -126,8 +126,8 @@ class GgufStore(Store):
             source = self.files.describe(part)
             number, total = (_integer(header.metadata, key, -1) for key in ("split.no", "split.count"))
             if (number, total) != (index, count):
-                stated = f"its header says part {number + 1} of {total}"
-                raise CheckpointError(f"{source}: {stated}, which its file name does not; restore the original name")
+                stated = f"its header says part {number + 1} of {total}, but its file name says otherwise"
+                raise CheckpointError(f"{source}: {stated}; restore the original name")
             if duplicate := next((name for name in header.tensors if name in self._tensors), None):
                 raise CheckpointError(f"{source} contains {quote(duplicate)}, which is also in another part")
             self._tensors.update(header.tensors)

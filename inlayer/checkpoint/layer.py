@@ -27,7 +27,6 @@ from inlayer.families import LayerSpec
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
-from inlayer.shapes import Array
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored_table import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype

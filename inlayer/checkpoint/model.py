@@ -112,7 +112,7 @@ class Model(TextVectors):
         """The checkpoint's tokenizer.
 
         Raises:
-            InputError: If the checkpoint has none; `has_tokenizer` tells in advance.
+            InputError: If the checkpoint has none; check `has_tokenizer` first.
             TokenizerError: If its file is malformed or of an unsupported kind.
 
         Example:
@@ -203,7 +203,7 @@ class Model(TextVectors):
         """The head as a torch module.
 
         Raises:
-            InputError: If the checkpoint has none; `has_head` tells in advance.
+            InputError: If the checkpoint has none; check `has_head` first.
             InlayerError: Same as `embeddings`.
 
         Example:

@@ -41,7 +41,7 @@ def compare(
     Options:
         a: Model folder, file, hub id, URL, or sample name.
         b: The model to compare A with.
-        top: Maximum number of moved and damaged rows to show (and of unshared tokens in the terminal).
+        top: Maximum number of moved and damaged rows to list (and, in the terminal, of tokens in only one model).
         html: Write a page with both maps side by side.
     """
     models = open_model(a), open_model(b)

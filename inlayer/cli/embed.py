@@ -175,7 +175,7 @@ def _fit_sif(model: Model, reader: Reader) -> Weighting:
 def _note_files(unknown_files: list[Path], reader: Reader) -> None:
     """Report files that were skipped because of their suffix, and empty files."""
     if unknown_files:
-        files, advice = pluralize(len(unknown_files), "file"), "to read a file as text, pass its name"
+        files, advice = pluralize(len(unknown_files), "file"), "to read a file as text, name it explicitly"
         print_stderr_note(f"{files} skipped: unknown suffix, such as {format_path(unknown_files[0])}; {advice}")
     if empty := reader.empty_files:
         print_stderr_note(f"{pluralize(len(empty), 'file')} without text: {join_names(empty, in_order=True)}")

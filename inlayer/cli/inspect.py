@@ -50,7 +50,7 @@ def inspect(
     Options:
         as_json: Print facts and findings as JSON, with all ids.
         ids: Print only the token ids of one kind of finding, one per line.
-        html: Write a page with the map of the rows.
+        html: Write the report as an HTML page, with a map of the rows.
         quick: Read only headers and a sample of the rows; may miss defects.
         strict: Also exit with 1 if the table is randomly initialized, or if anything was not checked.
     """

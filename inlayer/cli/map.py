@@ -45,8 +45,8 @@ def map_(
     Options:
         method: "pca" takes seconds; "tsne" takes minutes and shows more; "best" uses a cached t-SNE if there is one,
             otherwise PCA.
-        html: Write an interactive page. For up to 60,000 rows, compares every pair of rows; 30,000 rows take about half
-            a minute.
+        html: Write an interactive page. In tables of up to 60,000 rows, all pairs are compared, which takes about half
+            a minute for 30,000 rows.
         png: Write a labeled picture.
         parquet: Write a Parquet file to open with `embedding-atlas FILE --text text --x x --y y`.
     """

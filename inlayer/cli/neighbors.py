@@ -92,7 +92,7 @@ def analogy(
     words_only: WordsOnly = False,
     as_json: Json = False,
 ) -> None:
-    """Answer an analogy by word arithmetic, and show what the first word alone would have answered.
+    """Answer an analogy by word arithmetic, and compare it with the nearest neighbors of the first word alone.
 
     Options:
         words: A is to B as the answer is to C.

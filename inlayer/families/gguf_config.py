@@ -220,8 +220,8 @@ ROTARY_READERS = {"gemma4_text": _gemma4_rotary, "deepseek_v4": _deepseek_v4_rot
 def _rotated_fraction(rotated: object, head: object) -> float:
     """Return the rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
-        channels = f"{short_repr(rotated)} of the {short_repr(head)} channels of a head"
-        raise ConfigError(f"it rotates {channels}; expected an even number of them, 2 or more")
+        channels = f"{short_repr(rotated)} of a head's {short_repr(head)} channels"
+        raise ConfigError(f"it rotates {channels}; expected an even number in 2..{short_repr(head)}")
     fraction = rotated / head
     return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
 

@@ -173,7 +173,7 @@ class HeaderReader:
             if tensor.name in located:
                 raise self._unreadable(f"{item} occurs twice")
             if tensor.offset < end:
-                raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap in it")
+                raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap")
             located[tensor.name] = tensor
             end, last = tensor.offset + tensor.nbytes, tensor.name
         return {entry.name: located[entry.name] for entry in entries}

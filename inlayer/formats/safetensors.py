@@ -78,8 +78,8 @@ def parse_header(data: bytes, file_size: int, source: str, *, file: str) -> dict
     end, last = start, "the header"
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
         if tensor.offset != end:
-            problem = "overlap" if tensor.offset < end else "leave a gap"
-            raise _unreadable(source, f"tensors {quote(last)} and {quote(tensor.name)} {problem} in it")
+            problem = "overlap" if tensor.offset < end else "have a gap between them"
+            raise _unreadable(source, f"tensors {quote(last)} and {quote(tensor.name)} {problem}")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
         raise _unreadable(

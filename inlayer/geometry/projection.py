@@ -191,10 +191,10 @@ def _tsne(table: StoredTable, progress: Progress) -> TableProjection:
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)
     rows = start[valid_V]
     if rows.shape[1] < 2 or not rows.any():
-        raise InputError('t-SNE needs rows that differ in at least two channels; the method "pca" draws them')
+        raise InputError('t-SNE needs rows that differ in at least two channels; use method="pca" instead')
     points[valid_V], complete = _fit_tsne(rows, progress)
     if np.isnan(points[valid_V]).any():
-        raise InputError('t-SNE found no layout for these rows; the method "pca" draws them')
+        raise InputError('t-SNE found no layout for these rows; use method="pca" instead')
     return TableProjection("tsne", points, complete=complete)
 
 

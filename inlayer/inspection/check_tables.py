@@ -154,7 +154,7 @@ def _value_findings(
         yield Finding("error", "table-not-finite", message, ids=bad)
     if scan.is_zero.all():
         every = f"every row of {name}" if read == info.shape[0] else f"each of the {read:,} rows read of {name}"
-        yield Finding("note", "table-zero-rows", f"{every} is zero, as before training")
+        yield Finding("note", "table-zero-rows", f"{every} is zero, as at initialization")
     elif info.role in PER_TOKEN:
         reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
         dead = set(scan.ids[scan.is_zero].tolist()).intersection(reached.tolist()) - {padding_idx}
@@ -177,7 +177,7 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
         message = f"{pluralize(len(bad), 'row')} of {quote(info.name)} {verb} to experts that do not exist"
         yield Finding("error", "routing-out-of-range", message, ids=tuple(bad))
     elif not experts.any():
-        message = f"{quote(info.name)} sends every token to expert 0, as before training"
+        message = f"{quote(info.name)} sends every token to expert 0, as at initialization"
         yield Finding("note", "routing-untrained", message)
 
 

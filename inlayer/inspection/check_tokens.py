@@ -268,14 +268,14 @@ def special_token_findings(
             groups.setdefault(group, []).append(token_id)
     for (severity, code), ids in groups.items():
         what = {
-            "special-id-out-of-range": f"beyond the {tokens.rows:,} rows of the table",
-            "special-id-without-token": "that have a row, but no token",
-            "special-id-not-special": "that are ordinary tokens",
+            "special-id-out-of-range": f"are beyond the table's {tokens.rows:,} rows",
+            "special-id-without-token": "have a row, but no token",
+            "special-id-not-special": "are ordinary tokens",
         }[code]
         ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
         advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
         named = ", ".join(f"{' and '.join(roles[token_id])} {token_id}" for token_id in ids)
-        message = f"special ids of the config {what}: {named}"
+        message = f"the config's special ids {what}: {named}"
         yield Finding(severity, code, message, ids=tuple(ids), examples=tokens.examples(ids), advice=advice)
 
 

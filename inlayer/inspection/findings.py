@@ -34,7 +34,7 @@ ADVICE = {
     "inf-rows": _DIVERGED,
     "zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "duplicate-rows": "Train tokens that were added by copying a row. Otherwise compare with the original checkpoint.",
-    "constant-rows": "Convert the table again from the original. A quantizer that lost its scales leaves such rows.",
+    "constant-rows": "Convert the table again from the original. A quantizer that loses its scales produces such rows.",
     "repeated-rows": "Merge the shards of the table again: each shard once, in order.",
     "all-rows-identical": "The table was filled with a single row, not trained. Download the weights again.",
     "scale-too-small": _SCALED,
@@ -54,7 +54,7 @@ ADVICE = {
     "invalid-config": "Correct this field in config.json.",
     "unknown-model-type": "Rows can still be read. Positions and scale are not guessed.",
     "generic-model-type": "Compare hidden states with the original model before you rely on them.",
-    "ambiguous-table": "Delete the tensor left over from training, or move the intended table to a file of its own.",
+    "ambiguous-table": "Delete the tensor left over from training, or move the intended table to a separate file.",
     # other tensors of the layer
     "tensor-missing": "Download the missing files, or the config.json that belongs to these weights.",
     "tensor-unreadable": "Download the file that contains it.",

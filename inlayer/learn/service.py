@@ -271,7 +271,7 @@ class CourseService:
             state.record("exercise", name).record_exercise(correct=correct)
 
     def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
-        """Record that the answer is shown. The exercise stays open with other numbers."""
+        """Record that the answer is shown. The exercise remains unfinished and gets other numbers."""
         graded = _require_graded(question)
         if question.id not in self.course.exercises:
             raise InputError(f"{question.id} is a quiz question; its answer is shown once you have answered it")

@@ -258,7 +258,7 @@ class CoursePrinter:
             self.markdown(question.explanation)
         else:
             self.reasons(question)
-        self.line("The exercise stays open and will use other numbers next time.", style="dim")
+        self.line("The exercise remains unfinished and will use other numbers next time.", style="dim")
 
     def answer_result(self, result: AnswerResult) -> None:
         style = "bold green" if result.correct else "bold red"

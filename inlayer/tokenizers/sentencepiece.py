@@ -5,7 +5,7 @@
   add_bos_token or add_eos_token
 - the library never parses control tokens (`<s>`) in a text and always finds user-defined symbols, so parse_special has
   no effect
-- the fast path is not used: gigatoken is not proven to give the same ids for these files
+- the fast path is not used: gigatoken is not verified to give the same ids for these files
 Tested against the library in tests/tokenizers/test_sentencepiece.py.
 """
 

@@ -102,7 +102,7 @@ def parse_tokenizer_json(data: bytes, source: str) -> dict[str, Any]:
     for token, token_id in vocab.items() if isinstance(vocab, dict) else ():
         if type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
-                f"{source} gives {printable(token[:40])!r} the id {str(token_id)[:40]!r}; ids must be in 0..{MAX_ID}"
+                f"{source} assigns id {str(token_id)[:40]!r} to {printable(token[:40])!r}; ids must be in 0..{MAX_ID}"
             )
     return config
 

@@ -1,7 +1,7 @@
 """One walk, recorded: every step of a forward pass as facts.
 
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
-- every number is read from the objects that do the work; none is recomputed
+- every number comes from an object used in the actual computation; none is recomputed
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 3 in tests/trace/test_tokenization.py.
 """

@@ -132,7 +132,7 @@ def choose_device(name: str | None, n_processes: int) -> torch.device:
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
         raise InputError(
-            f"local process {local} has no GPU: this machine has {gpus}; start at most {gpus} processes on it"
+            f"local rank {local} has no GPU: this machine has {gpus}; start at most {gpus} processes on it"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

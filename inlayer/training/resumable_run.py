@@ -265,13 +265,13 @@ class Run:
         return trainer.step == steps
 
     def _report_text_size(self, tokens: EncodedCorpus, width: int) -> None:
-        """Report how often the steps read the text; warn if that is very often, or if it is too small to validate."""
+        """Report how many times the steps cover the text; warn if too often, or if it is too small to validate on."""
         config, held_out = self.config, tokens.validation.size
         passes = config.total_steps * config.batch_size * (width - 1) / tokens.train.size
         amount = (
             f"the text about {pluralize(round(passes), 'time')}" if passes >= 1 else f"about {passes:.1%} of the text"
         )
-        summary = f"{pluralize(config.total_steps, 'step')} read {amount}"
+        summary = f"{pluralize(config.total_steps, 'step')} cover {amount}"
         if passes > MAX_SAFE_PASSES:
             self.alerts.raised["memorization"] = (
                 f"{summary}: the model will memorize it, and a low training loss says nothing about other text; use "

@@ -175,7 +175,7 @@ class AnswerRequest(RequestModel):
     answer: str = Field("", max_length=4_096)
     matches_sample: bool = Field(False, description="The learner's free-text answer contains every point.")
     repeated: bool = Field(False, description="The question was missed before in this quiz.")
-    reveal: bool = Field(False, description="Show the exercise's answer; it stays open with other numbers.")
+    reveal: bool = Field(False, description="Show the answer; the exercise remains unfinished and gets other numbers.")
 
     @model_validator(mode="after")
     def check_target(self) -> AnswerRequest:

@@ -106,10 +106,10 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
         card.locator("input").press("Enter")
         card.locator(f".feedback:has-text('{shown}')").wait_for()
 
-    # A revealed exercise stays open; a free-text exercise is done when every point is checked.
+    # A revealed exercise remains unfinished; a free-text exercise is done when every point is checked.
     revealed = page.locator(".exercise:has(.reveal) >> nth=1")
     revealed.locator(".reveal").click()
-    revealed.locator(".feedback:has-text('stays open')").wait_for()
+    revealed.locator(".feedback:has-text('remains unfinished')").wait_for()
     free = page.locator(".exercise:has(textarea) >> nth=0")
     free.locator("text=Compare with").click()
     free.locator(".matches-sample").click()

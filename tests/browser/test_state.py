@@ -128,7 +128,7 @@ def test_typing_after_a_pause_adds_a_history_entry(pause, entries, open_page):
 )
 def test_what_an_address_cannot_show_is_named(part, words, open_page):
     watched = open_page(f"text=I+love+dogs&{part}")
-    assert watched.text("#ignored-words") == f"Ignored in this address: {words}."
+    assert watched.text("#ignored-words") == f"Ignored in this link: {words}."
     assert watched.page.is_hidden("#error")
     assert part not in watched.fragment()
     watched.page.click("#ignored-close")

@@ -586,7 +586,7 @@ def test_any_text_file_can_be_named_and_other_files_of_a_folder_are_reported(run
         )
         np.testing.assert_array_equal(np.load("v.npy"), expected[[0, 4]])
     (tmp_path / "a/b.txt").write_text("I love dogs\n")
-    note = "note: 2 files skipped: unknown suffix, such as a/LICENSE; to read a file as text, pass its name\n"
+    note = "note: 2 files skipped: unknown suffix, such as a/LICENSE; to read a file as text, name it explicitly\n"
     for inputs in ("a", "a/*"):
         code, out, err = run("embed", inputs, "--out", "v.npy", "--overwrite")
         assert (code, out, err) == (0, "v.npy: 1 x 128 float32\n", note)

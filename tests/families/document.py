@@ -68,12 +68,12 @@ states are compared in float32, within 1e-5, because sums depend on the order of
   has only the decoder. Both share the token table.
 - Streams: the model repeats each hidden state. Only the first of the four streams of gemma3n is compared; the others
   are projections of it inside the model.
-- Value embeddings: only neomme has them among the types in this version of transformers. Its nanochat has none; those
-  of the nanochat project, one table for each of some blocks, are compared with torch's lookup
-  (`tests/families/test_value.py`). The gates of the project are not computed; `Model.note` reports this if they
-  change the hidden states.
+- Value embeddings: in this version of transformers, only neomme has them. Unlike nanochat in transformers, the nanochat
+  project has a table for each of some blocks; these tables are compared with torch's lookup
+  (`tests/families/test_value.py`). The project's gates are not computed; `Model.note` reports this if they change the
+  hidden states.
 - Padding rows: if the config of funnel has a `pad_token_id`, transformers sets this row to zero when it loads a file.
-  Ours is the stored row. They are equal in files that transformers has trained.
+  We return the stored row. The two agree for models trained with transformers.
 - ALiBi and relative buckets add nothing to the hidden states; `tests/trace/test_relative.py` compares them.
 - A new layer is in training mode, like any module: call `.eval()` if the config has dropout.
 

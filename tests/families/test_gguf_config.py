@@ -406,10 +406,10 @@ def test_padding_id_outside_the_table_is_ignored():
         ({"llama.context_length": None}, "llama.context_length is None"),
         ({"llama.context_length": "many"}, "llama.context_length is 'many'"),
         ({"llama.attention.head_count": 0}, "llama.attention.head_count is 0"),
-        ({"llama.rope.dimension_count": 200}, "rotates 200 of the 128 channels of a head"),
+        ({"llama.rope.dimension_count": 200}, "rotates 200 of a head's 128 channels"),
         (
             {"llama.rope.dimension_count": 63},
-            "rotates 63 of the 128 channels of a head; expected an even number of them, 2 or more",
+            "rotates 63 of a head's 128 channels; expected an even number in 2..128",
         ),
         ({"llama.attention.key_length": 0}, "llama.attention.key_length is 0"),
         ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 0.0}, "rope.scaling.factor is 0.0"),

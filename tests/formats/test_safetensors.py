@@ -60,7 +60,7 @@ def test_tensors_are_located_by_the_header(tmp_path: Path) -> None:
         (written({"w": {**ENTRY, "dtype": ["F32"]}}), "unknown dtype"),
         (written({"w": [1, 2]}), "unknown dtype None"),
         (written({"w": ENTRY, "v": ENTRY}), "tensors '[vw]' and '[vw]' overlap"),
-        (written({"w": {**ENTRY, "data_offsets": [4, 36]}}, b"\0" * 36), "leave a gap"),
+        (written({"w": {**ENTRY, "data_offsets": [4, 36]}}, b"\0" * 36), "have a gap between them"),
         (written(json.dumps({"w": ENTRY, "x": ENTRY}).replace('"x"', '"w"').encode()), "'w' occurs twice"),
         (written({"__metadata__": {"a": 1}, "w": ENTRY}), "__metadata__ is not an object"),
         (written([1, 2]), "contains a list, not a JSON object"),

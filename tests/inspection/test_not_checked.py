@@ -215,7 +215,7 @@ def test_an_id_outside_the_table_is_reported_once(copy: Path) -> None:
     set_config(copy, pad_token_id=1120)
     report = inspect(copy)
     assert codes(report) == {"special-id-out-of-range": "error"}
-    assert report.findings[0].message.endswith("beyond the 640 rows of the table: pad 1120")
+    assert report.findings[0].message.endswith("beyond the table's 640 rows: pad 1120")
 
 
 def test_the_verdict_names_a_large_share_of_undertrained_tokens(copy: Path) -> None:

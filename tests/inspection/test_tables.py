@@ -146,7 +146,7 @@ def test_rows_that_were_not_read_are_not_judged(healthy: Path, tmp_path: Path, q
     change(tmp_path, lambda tensors: tensors.update({TABLE: table, MTP: table.clone(), VALUE: torch.zeros(rows, 16)}))
     read = "each of the 1,024 rows read of" if quick else "every row of"
     messages = {finding.code: finding.message for finding in inspect(tmp_path, quick=quick).findings}
-    assert messages["table-zero-rows"] == f"{read} '{VALUE}' is zero, as before training"
+    assert messages["table-zero-rows"] == f"{read} '{VALUE}' is zero, as at initialization"
     equal = " in the 1,024 rows read" if quick else ""
     assert messages["table-stored-twice"] == f"'{MTP}' equals '{TABLE}'{equal}, and both are stored"
 

@@ -127,10 +127,10 @@ def test_valid_files_that_nearly_panic_are_opened():
         (
             "model",
             {"type": "BPE", "vocab": {"a": 4 * 10**9}, "merges": []},
-            "'a' the id '4000000000'; ids must be in 0..2147",
+            "assigns id '4000000000' to 'a'; ids must be in 0..2147",
         ),
-        ("model", {"type": "BPE", "vocab": {"a": -1}, "merges": []}, "'a' the id '-1'"),
-        ("model", {"type": "BPE", "vocab": {"a": "b"}, "merges": []}, "'a' the id 'b'"),
+        ("model", {"type": "BPE", "vocab": {"a": -1}, "merges": []}, "assigns id '-1' to 'a'"),
+        ("model", {"type": "BPE", "vocab": {"a": "b"}, "merges": []}, "assigns id 'b' to 'a'"),
         ("normalizer", [json.loads('{"a":' * 80 + "1" + "}" * 80)], "normalizer is malformed"),
     ],
 )

@@ -404,7 +404,7 @@ def test_defaults_fit_a_small_text(tmp_path: Path) -> None:
     assert (report.settings["block_size"], report.settings["steps"]) == (block_size, steps)
     assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == block_size
     assert recorder.notes == [
-        f"{steps} steps read the text about {round(steps * 8 * block_size / tokens.train.size)} times"
+        f"{steps} steps cover the text about {round(steps * 8 * block_size / tokens.train.size)} times"
     ]
     assert Run.open(str(out)).config.steps == steps
     report = inlayer.train(config, resume=True)  # nothing to do
@@ -431,7 +431,7 @@ def test_text_that_is_read_very_often_is_a_warning(validation: float, tmp_path: 
     assert report is not None
     assert report.warnings[0] == recorder.warnings[0]
     assert re.match(
-        r"30 steps read the text about \d+ times: the model will memorize it, and a low", report.warnings[0]
+        r"30 steps cover the text about \d+ times: the model will memorize it, and a low", report.warnings[0]
     )
     assert recorder.notes == []
 

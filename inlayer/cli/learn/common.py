@@ -64,7 +64,7 @@ command = partial(app_command, group=learn)
 
 @learn.callback()
 def learn_() -> None:
-    """Take the course: lessons, graded tasks, exercises, and quizzes. Without a command, list them."""
+    """Take the course: lessons, graded tasks, exercises, and quizzes. Without a command, lists the lessons."""
 
 
 def open_service(*, must_save: bool = False, folder: str | None = None) -> CourseService:

@@ -167,7 +167,7 @@ def progress(
     service = open_service(must_save=True)
     if reset:
         if not yes and not confirm("This resets all progress. Your files are kept."):
-            raise InputError("nothing was reset; use --yes to skip the question")
+            raise InputError("nothing was reset; use --yes to skip the confirmation")
         backup = service.progress.reset()
         sys.stdout.write("Progress was reset.\n" if backup else "There was no progress to reset.\n")
         if backup is not None:

@@ -137,7 +137,7 @@ def self_check(out: CoursePrinter, service: CourseService, exercise: Exercise, q
     service.record_exercise(exercise.id, correct=covered == total)
     out.line(f"{covered} of {total} points, self-assessed.", style="bold")
     if covered < total:
-        out.line("The exercise stays open. Try it again with the missing points.")
+        out.line("The exercise remains unfinished. Try it again with the missing points.")
 
 
 # ---- quizzes

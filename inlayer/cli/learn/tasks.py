@@ -67,7 +67,7 @@ def check(
 
 
 def running_code(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
-    """Show that the code is running, and for how long, until it finishes, if standard output is a terminal."""
+    """Show that the code is running, and its elapsed time, until it finishes, if standard output is a terminal."""
     if not (enabled and sys.stdout.isatty()):
         return nullcontext()
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

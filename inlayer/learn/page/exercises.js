@@ -92,7 +92,7 @@ function feedback(correct, word, ...more) {
     make("p", { class: "feedback-title" }, `${correct ? MARKS.passed : MARKS.failed} ${word}`), more);
 }
 
-// Like "?" in the terminal: shows the answer; the exercise stays open with other numbers.
+// Like "?" in the terminal: shows the answer; the exercise remains unfinished and gets other numbers.
 async function revealAnswer(exercise, form, pressed) {
   const shown = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, reveal: true }));
   if (!shown) return;
@@ -102,7 +102,7 @@ async function revealAnswer(exercise, form, pressed) {
   form.nextElementSibling.replaceChildren(make("div", { class: "feedback" },
     make("p", { class: "feedback-title" }, "The answer: ", inline(shown.answer)),
     prose(shown.message),
-    note(exercise.done ? "You have already done this exercise." : "This exercise stays open. Try it again with new numbers.")));
+    note(exercise.done ? "You have already done this exercise." : "This exercise remains unfinished. Try it again with new numbers.")));
 }
 
 // Options with a mark, a word, and the reason; the learner's choice is highlighted.
@@ -150,7 +150,7 @@ async function compareWithSample(exercise, area, points, boxes) {
   const missing = points.filter((_, number) => !boxes[number].checked);
   const count = `${points.length - missing.length} of ${counted(points.length, "point")}`;
   if (missing.length) {
-    result.replaceChildren(feedback(false, `${count}. ${exercise.done ? "" : "This exercise stays open. "}Add what is missing:`,
+    result.replaceChildren(feedback(false, `${count}. ${exercise.done ? "" : "This exercise remains unfinished. "}Add what is missing:`,
       make("ul", { class: "missing-points" }, missing.map((point) => make("li", {}, inline(point))))));
     return;
   }

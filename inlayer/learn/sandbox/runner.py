@@ -51,7 +51,7 @@ REFUSED = {event: action for action, events in {
     "send a signal": "os.kill os.killpg signal.pthread_kill",
     "change its limits": "resource.setrlimit resource.prlimit",
     "use the network": "socket.connect socket.bind socket.getaddrinfo socket.sendto",
-    "leave Python (ctypes)": "ctypes.dlopen ctypes.dlsym ctypes.call_function",
+    "call native code (ctypes)": "ctypes.dlopen ctypes.dlsym ctypes.call_function",
     "add an audit hook": "sys.addaudithook",
     "search the process's memory": "gc.get_objects gc.get_referrers gc.get_referents sys._current_frames",
 }.items() for event in events.split()}  # fmt: skip

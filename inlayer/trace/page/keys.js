@@ -3,7 +3,7 @@
 const KEYS = [
   [["\u2190", "\u2192"], "previous or next step"],
   [["1\u20138"], "go to step 1 to 8"],
-  [["Tab"], "next control; a matrix is one control"],
+  [["Tab"], "next control (a matrix counts as one)"],
   [["\u2190", "\u2191", "\u2193", "\u2192"], "move inside a matrix; Home and End go to its first and last number"],
   [["Enter"], "open a token: its row, neighbors, and bytes"],
   [["s"], "swap two tokens"],

@@ -210,7 +210,7 @@ function readLocation() {
     if (isUnknown(state.other)) state.other = null;
   }
   byId("ignored").hidden = ignored.length === 0;
-  byId("ignored-words").textContent = `Ignored in this address: ${ignored.join(", ")}.`;
+  byId("ignored-words").textContent = `Ignored in this link: ${ignored.join(", ")}.`;
   if (state.positions === modelFacts().positions) state.positions = null; // the model's own positions are not a change
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history.replaceState(null, "", fragment);

@@ -182,10 +182,10 @@ function sceneCaption(trace, step) {
   const [rows, width] = trace.table.shape;
   const { table } = scene;
   const sampled = table && (table.rows.length < rows || table.channels.length < width)
-    ? `, drawn from ${grouped(table.rows.length)} ${TIMES} ${grouped(table.channels.length)} of its values` : "";
+    ? `, sampled at ${grouped(table.rows.length)} ${TIMES} ${grouped(table.channels.length)} values` : "";
   const whole = `The whole table: ${grouped(rows)} rows of ${grouped(width)} channels${sampled}.`;
   const { width: shownWidth } = scene.data;
-  const shown = `${shownWidth === 1 ? "The only channel" : `All ${grouped(shownWidth)} channels`} of ${shownTokens(trace)}; click one to see its digits below.`;
+  const shown = `${shownWidth === 1 ? "The only channel" : `All ${grouped(shownWidth)} channels`} of ${shownTokens(trace)}; click a cell to see its value below.`;
   const similarity = `Squares: cosine similarity of every pair of ${comparedTokens(trace)}`;
   const words = {
     4: `${whole} A token's id is the number of its row.`,
@@ -194,7 +194,7 @@ function sceneCaption(trace, step) {
       : `Nothing is added to the rows. ${shown}`,
     7: scene.data.strips.position
       ? `${similarity}, before and after positions are added. ${shown}`
-      : `${similarity}; without added positions, swapping two tokens only swaps their rows and columns. ${shown}`,
+      : `${similarity}; without added positions, swapping two tokens only swaps the rows and columns of this matrix. ${shown}`,
     8: `The loss sends a gradient back through the hidden states to the rows. ${shown}`,
   };
   return [span("caption-words", words[step]), ...heatLegend(step)];
@@ -230,7 +230,7 @@ function partOf(trace, count) {
 }
 
 // The scales of the colors on the canvas; with two of them, each has a name. They cover most values, not the largest, so
-// they differ between the table, the rows of a text, and the digits below.
+// they differ between the table, the rows of a text, and the matrix below.
 function heatLegend(step) {
   const lanes = step < 6 ? { row: "rows" } : step > 6 ? { hidden: "hidden states" }
     : scene.data.strips.position ? { row: "rows", position: "positions", hidden: "hidden states" } : { row: "rows" };
@@ -246,5 +246,5 @@ function heatLegend(step) {
     make("span", { class: "legend-of" }, several && span("", name), legend(scaleOf([scale]), HEAT_POWER));
   return [make("span", { class: "legends" }, Object.entries(scales).map(([name, scale]) => bar(name, scale)),
     span("", `full color: 99.5th percentile of ${step === 4 ? "the table" : "these vectors"}`),
-    step > 4 && span("", "full color of the digits below: the largest shown"), hasCosines && bar("cosine", 1))];
+    step > 4 && span("", "full color in the matrix below: the largest value shown"), hasCosines && bar("cosine", 1))];
 }
