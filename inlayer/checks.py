@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
+from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, type_name
 from inlayer.shapes import Array, Ids
 
 
@@ -56,6 +56,12 @@ def id_range_error(ids: Array, rows: int, name: str = "id") -> IdRangeError:
     at = f" at {index}" if index else ""  # a single id has no index
     others = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
     return IdRangeError(f"{name} {bad}{at}{others} is outside 0..{rows - 1}{cause if name == 'id' else ''}")
+
+
+def check_type(value: object, kind: type, name: str, hint: str = "") -> None:
+    """Check that an argument is an instance of a class."""
+    if not isinstance(value, kind):
+        raise DtypeError(f"{name} is {type_name(value)}; it must be a {kind.__name__}{hint}")
 
 
 def check_seed(seed: object) -> int:

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inlayer.checks import is_finite, is_integer
+from inlayer.checks import check_type, is_finite, is_integer
 from inlayer.errors import ConfigError, InputError
 from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
@@ -184,6 +184,7 @@ class Embeddings(ExtraTables):
         if per_layer is not None:
             self.per_layer_embedding = PerLayerEmbedding(per_layer, n_embd, **factory_kwargs)
         if value_embeddings is not None:
+            check_type(value_embeddings, ValueEmbeddingSpec, "value_embeddings")
             self.value_embedding = Table(value_embeddings.rows, value_embeddings.width, **table_kwargs)
             self.value_layers = value_embeddings.layer_indices
         has_bias = projection_at == "sum"

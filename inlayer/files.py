@@ -64,6 +64,15 @@ def check_path(path: object, name: str = "path") -> Path:
     return Path(text)
 
 
+def check_paths(files: object) -> list[Path]:
+    """Check a path, or several paths, given by the user."""
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    if isinstance(files, bytes) or not isinstance(files, Iterable):
+        raise DtypeError(f"files is {type_name(files)}, not a path or a list of paths")
+    return [check_path(file, f"file {index}") for index, file in enumerate(files)]
+
+
 def expand_home(path: Path) -> Path:
     """Return a path with "~" expanded. "~name" is a file name if there is no such user."""
     with suppress(RuntimeError):

@@ -26,7 +26,7 @@ from inlayer import sharding
 from inlayer.checks import check_padding, check_size, check_std, is_finite
 from inlayer.chunked_loss import IGNORE_INDEX, check_targets, chunked_losses, torch_chunked_loss
 from inlayer.errors import DtypeError, InputError, ShapeError
-from inlayer.tensors import check_float, check_ids, is_jit_tracing, is_meta_or_traced
+from inlayer.tensors import check_float, check_ids, check_table_dtype, is_jit_tracing, is_meta_or_traced
 from inlayer.tying import HeadRows, without_row_gradient
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
@@ -77,6 +77,7 @@ class Head(HeadRows):
     ) -> None:
         super().__init__()
         n_embd, vocab_size = check_size(n_embd, "n_embd"), check_size(vocab_size, "vocab_size")
+        check_table_dtype(dtype)
         factors = {"hidden_scale": hidden_scale, "logit_scale": logit_scale, "logit_divisor": logit_divisor}
         for name, factor in factors.items():
             if not is_finite(factor) or factor == 0:

@@ -16,6 +16,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from inlayer.checks import check_type
 from inlayer.families.spec import PerLayerSpec
 from inlayer.norms import build_norm
 from inlayer.tables import StoredEmbedding, Table
@@ -27,6 +28,7 @@ class PerLayerEmbedding(nn.Module):
 
     def __init__(self, spec: PerLayerSpec, n_embd: int, **factory_kwargs: Any) -> None:
         super().__init__()
+        check_type(spec, PerLayerSpec, "per_layer")
         self.n_layers, self.width = spec.n_layers, spec.width
         self.recover_ids = not spec.round_factors and spec.rows > 0
         self.round_factors, self.projection_scale = spec.round_factors, n_embd**-0.5

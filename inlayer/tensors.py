@@ -56,6 +56,12 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     return ids
 
 
+def check_table_dtype(dtype: object) -> None:
+    """Check that the dtype of a new table, or None for torch's default, is floating point."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise DtypeError(f"dtype is {dtype!r}; it must be a floating-point torch dtype, such as torch.float32")
+
+
 def check_float(x: object, name: str, width: int | None = None, axes: tuple[str, ...] | None = None) -> Tensor:
     """Check that x is a floating-point tensor, optionally the size of its last axis and the number of its axes."""
     x = check_dense(x, name)

@@ -83,6 +83,53 @@ def test_light_imports_load_no_heavy_library() -> None:
     assert "'tokenizers'" in found[-1]
 
 
+WRONG_TYPES = [None, 3, [1], object()]
+WRONG_ARGUMENTS = {  # one argument of each function, after valid ones
+    "train": inlayer.train,
+    "files": lambda value: inlayer.TrainConfig(files=value),
+    "describe": inlayer.describe,
+    "load": inlayer.load,
+    "dtype": lambda value: inlayer.load("default", dtype=[value]),
+    "inspect": inlayer.inspect,
+    "compare": lambda value: inlayer.compare("default", value),
+    "Model": inlayer.Model,
+    "open_tokenizer": inlayer.open_tokenizer,
+    "train_bpe": lambda value: inlayer.train_bpe(value, 300),
+    "WordTokenizer": inlayer.WordTokenizer,
+    "walk": lambda value: inlayer.walk([value]),
+    "walk positions": lambda value: inlayer.walk("Hi", positions=[value]),
+    "walk theta": lambda value: inlayer.walk("Hi", theta=[value]),
+    "MappedEmbedding": inlayer.MappedEmbedding,
+    "Embeddings": lambda value: inlayer.Embeddings([value], 4),
+    "per_layer": lambda value: inlayer.Embeddings(4, 4, per_layer=[value]),
+    "value_embeddings": lambda value: inlayer.Embeddings(4, 4, value_embeddings=[value]),
+    "Head": lambda value: inlayer.Head(4, 4, dtype=[value]),
+    "Table": lambda value: inlayer.Table(4, 4, dtype=[value]),
+    "apply_rotary": lambda value: inlayer.apply_rotary(value, value, value, value),
+    "position_ids_from_mask": inlayer.position_ids_from_mask,
+    "mean_pool": inlayer.mean_pool,
+    "first_token_pool": inlayer.first_token_pool,
+    "last_token_pool": inlayer.last_token_pool,
+}
+
+
+@pytest.mark.usefixtures("without_type_checks")
+@pytest.mark.parametrize("name", WRONG_ARGUMENTS)
+def test_argument_of_the_wrong_type_is_a_dtype_error(name: str) -> None:
+    for value in WRONG_TYPES:
+        with pytest.raises(errors.DtypeError) as caught:
+            WRONG_ARGUMENTS[name](value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("without_type_checks")
+def test_train_and_model_say_how_to_pass_a_path() -> None:
+    with pytest.raises(errors.DtypeError, match=r"config is a str; .* TrainConfig, such as .*TrainConfig\(files=\["):
+        inlayer.train("README.md")  # type: ignore[arg-type]
+    with pytest.raises(errors.DtypeError, match=r"store is a str; .* call inlayer\.load\(source\)"):
+        inlayer.Model("default")  # type: ignore[arg-type]
+
+
 def test_every_error_is_an_inlayer_error_and_a_builtin() -> None:
     for error in [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]:
         assert issubclass(error, errors.InlayerError)

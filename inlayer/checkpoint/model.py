@@ -21,6 +21,7 @@ from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
 from inlayer.checkpoint.text_vectors import TextVectors
+from inlayer.checks import check_type
 from inlayer.errors import ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
@@ -70,6 +71,7 @@ class Model(TextVectors):
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
+        check_type(store, Store, "store", "; to open a model, call inlayer.load(source)")
         self.store, self.source, self.note, self.config = store, store.source, store.note, store.config
         self.is_static, self.skipped_tokens = store.is_static, store.skipped_tokens
         self.dtype, self.trainable = dtype, trainable

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import ConfigError, MissingFileError, type_name
+from inlayer.errors import ConfigError, DtypeError, MissingFileError, type_name
 from inlayer.files import file_errors, format_path, read_json
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
@@ -30,7 +30,7 @@ def read_config(config: object) -> dict[str, Any]:
     fields = to_dict() if callable(to_dict) else config
     if not isinstance(fields, Mapping):
         wrong = type_name(config)
-        raise ConfigError(f"the config is {wrong}; pass a dict, a transformers config, or a path to config.json")
+        raise DtypeError(f"the config is {wrong}; pass a dict, a transformers config, or a path to config.json")
     return dict(fields)
 
 
@@ -39,7 +39,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         if path.is_dir():
             path = path / "config.json"
         if not path.is_file():
-            raise MissingFileError(f"no config at {format_path(path)}; expected a config.json or a folder with one")
+            expected = "a config.json or a folder with one; for a sample or a hub id, use inlayer.load(source).spec"
+            raise MissingFileError(f"no config at {format_path(path)}; expected {expected}")
     return read_json(path, MAX_CONFIG, ConfigError, "a config.json")
 
 

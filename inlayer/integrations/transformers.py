@@ -128,7 +128,7 @@ class AttachedHead(Head):
             head.hidden_scale = spec.hidden_scale
             head.logit_scale, head.logit_divisor = spec.logit_scale, spec.logit_divisor
             head.soft_cap = spec.soft_cap
-        except ConfigError as error:
+        except (ConfigError, DtypeError) as error:
             head._loss_error = str(error).partition(";")[0]  # the advice is removed
         head.weight = weight  # type: ignore[misc]
         head.bias = bias

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
+from inlayer.checks import check_type
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, join_names, path_kind, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
@@ -150,6 +151,8 @@ class MappedEmbedding(StoredEmbedding):
 
     def __init__(self, path: str | Path, name: str | None = None, *, padding_idx: int | None = None) -> None:
         file = check_path(path)
+        if name is not None:
+            check_type(name, str, "name")
         if path_kind(file) != "file":
             raise MissingFileError(
                 f"{format_path(file)}: not found, or not a file; MappedEmbedding opens a .safetensors file"

@@ -31,7 +31,7 @@ from inlayer.initialization import (
     mean_row,
 )
 from inlayer.tables.buffers import BufferPool
-from inlayer.tensors import check_ids, is_meta_or_traced
+from inlayer.tensors import check_ids, check_table_dtype, is_meta_or_traced
 
 # At or above this size, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
 # below it, malloc reuses freed memory anyway.
@@ -137,8 +137,7 @@ class Table(nn.Embedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         vocab_size, n_embd = check_size(vocab_size, "vocab_size"), check_size(n_embd, "n_embd")
-        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise DtypeError(f"dtype is {dtype!r}; it must be a floating-point torch dtype, such as torch.float32")
+        check_table_dtype(dtype)
         check_std(init_std)
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # With a weight, nn.Embedding skips its own initialization, which would be discarded.

@@ -19,7 +19,16 @@ from pathlib import Path
 
 from inlayer.checks import check_size
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError, type_name
-from inlayer.files import check_is_file, check_path, file_errors, format_path, path_kind, utf8_problem, write_output
+from inlayer.files import (
+    check_is_file,
+    check_path,
+    check_paths,
+    file_errors,
+    format_path,
+    path_kind,
+    utf8_problem,
+    write_output,
+)
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -118,11 +127,7 @@ def check_special_tokens(special_tokens: object) -> list[str]:
 
 def check_files(files: object, usage: str) -> list[Path]:
     """Return the paths of existing text files; `usage` describes their purpose in error messages."""
-    if isinstance(files, (str, os.PathLike)):
-        files = [files]
-    if isinstance(files, bytes) or not isinstance(files, Iterable):
-        raise DtypeError(f"files is {type_name(files)}, not a path or a list of paths")
-    paths = [check_path(file, f"file {index}") for index, file in enumerate(files)]
+    paths = check_paths(files)
     if not paths:
         raise InputError("files is empty; pass at least one text file")
     return [check_is_file(path, usage) for path in paths]

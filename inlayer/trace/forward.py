@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from inlayer.checks import check_type
 from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.render.numbers import pluralize
@@ -76,6 +77,10 @@ class ForwardPass:
                 raise InputError(f"{name} is {value!r}; it must be an integer of at least {minimum}")
         if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
             raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
+        if change.positions is not None:
+            check_type(change.positions, str, "positions")
+        if change.theta is not None and (not isinstance(change.theta, (int, float)) or isinstance(change.theta, bool)):
+            raise DtypeError(f"theta is {change.theta!r}; it must be a number above 0, such as 10000")
         self.pipeline, self.change, self.recorded = pipeline, change, recorded
         self.active = pipeline.active_layer(change.positions, change.theta)
         self.texts: list[TokenizedText] = []  # empty if vectors were given

@@ -56,8 +56,6 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
     if scheme is not None and scheme not in SCHEMES:
         raise InputError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
     chosen = scheme or own
-    if theta is not None and (not isinstance(theta, (int, float)) or isinstance(theta, bool)):
-        raise InputError(f"theta is {theta!r}; it must be a number above 0, such as 10000")
     if theta is not None and chosen not in ("sinusoidal", "rotary"):
         hint = "" if scheme else "; choose one of them with positions"
         raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {chosen}{hint}")

@@ -15,12 +15,11 @@ Tested in tests/training/test_config.py.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from inlayer.errors import ConfigError
-from inlayer.files import parse_json, quote, unique_keys
+from inlayer.files import check_paths, parse_json, quote, unique_keys
 from inlayer.training.lr_schedule import LrSchedule, count_warmup_steps
 
 if TYPE_CHECKING:
@@ -247,8 +246,7 @@ class TrainConfig:
     parallel: ParallelMode = option("data", RUN, choices=PARALLEL_MODES)
 
     def __post_init__(self) -> None:
-        files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files
-        object.__setattr__(self, "files", tuple(map(os.fspath, files)))
+        object.__setattr__(self, "files", tuple(map(str, check_paths(self.files))))
         for setting in fields(self):
             if setting.metadata:
                 check_value(setting, getattr(self, setting.name))

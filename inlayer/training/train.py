@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import torch
 
+from inlayer.checks import check_type
 from inlayer.errors import ConfigError, MissingExtraError
 from inlayer.files import base_name, check_path, format_path, quote, write_atomic
 from inlayer.shapes import Array, Ids
@@ -66,6 +67,7 @@ def train(
         >>> report.training_loss.last < report.training_loss.first
         True
     """
+    check_type(config, TrainConfig, "config", ", such as inlayer.TrainConfig(files=['book.txt'])")
     with process_group(config.device) as group:
         run = _create_or_open_run(config, resume) if group.is_main else None
         group.barrier()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inlayer import Embeddings, describe
-from inlayer.errors import ConfigError, InlayerError, MissingFileError
+from inlayer.errors import ConfigError, DtypeError, InlayerError, MissingFileError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import MAX_CONFIG
 from inlayer.positions import RopeParameters, RotaryPositions
@@ -107,7 +107,11 @@ def test_config_text_instead_of_a_path_is_an_error() -> None:
 
 @pytest.mark.parametrize("thing", [None, 3, [LLAMA], b"config.json", object()])
 def test_values_that_are_not_a_config_are_an_error(thing: object) -> None:
-    assert "pass a dict" in refusal(thing)
+    assert "pass a dict" in refusal(thing, DtypeError)
+
+
+def test_sample_name_is_answered_with_load() -> None:
+    assert "for a sample or a hub id, use inlayer.load(source).spec" in refusal("default", MissingFileError)
 
 
 # ---- model types
