@@ -157,7 +157,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--positions", "up"], "unknown --positions"),
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
-        (["walk", "--step", "9"], "--step is 9; it must be in the range 1<=x<=8"),
+        (["walk", "--step", "9"], "--step is 9; it must be in 1..8\n"),
         (["evaluate", "--model", "x"], "unknown option --model. See inlayer evaluate --help"),
         (["neighbors", "--wrods-only"], "did you mean --words-only? See inlayer neighbors --help"),
         *(
@@ -165,7 +165,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
             for arguments in (["neighbors", "-5"], ["search", "-rf", "--in", "x"], ["walk", "-5 degrees"])
         ),
         (["neighbors", "--words"], "unknown option --words; did you mean --words-only? See inlayer neighbors --help"),
-        (["neighbors", "--id", "-1"], "--id is -1; it must be in the range x>=0"),
+        (["neighbors", "--id", "-1"], "--id is -1; it must be at least 0\n"),
         (
             ["neighbors", "New", "York"],
             "unexpected argument: York (quote an argument that contains spaces). See inlayer",

@@ -89,25 +89,42 @@ def evaluate(
 
 
 def _print_similarity(scores: list[SimilarityScore]) -> None:
-    rows, few = [], []
+    rows = []
     for score in scores:
-        spearman, *others = score[3:]
-        if score.pairs * score.coverage < MIN_PAIRS:
-            few.append(score.name)
-            spearman, others = None, others if score.pairs >= MIN_PAIRS else [None, None]
+        spearman = score.spearman if _covered(score) >= MIN_PAIRS else None
+        others = score[4:] if score.pairs >= MIN_PAIRS else (None, None)
         rows.append((score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *_cells([spearman, *others], ".3f")))
     print_table(("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"), rows)
-    if few:
-        print_note(f"{', '.join(few)}: fewer than {MIN_PAIRS} pairs, too few for a reliable correlation (-).")
+    for score in scores:
+        if score.pairs < MIN_PAIRS:
+            print_note(
+                f"{score.name}: {score.pairs} pairs are too few for a reliable correlation (-); at least {MIN_PAIRS} "
+                "are needed."
+            )
+        elif _covered(score) < MIN_PAIRS:
+            print_note(
+                f"{score.name}: {_covered(score)} of {score.pairs:,} pairs have only single-token words; at least "
+                f"{MIN_PAIRS} are needed for Spearman (-)."
+            )
     print_note(
         "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: includes words of several "
         "tokens, using the mean of their rows. Random rows: all pairs, scored with a random table."
     )
-    if undefined := [score.name for score in scores if score.spearman is None or score.all_pairs is None]:
+    if undefined := [score.name for score in scores if _is_undefined(score)]:
         print_note(
             f"{', '.join(undefined)}: a correlation is not defined (-) if all cosines are equal, or if a word's row is "
             "zero or not finite."
         )
+
+
+def _covered(score: SimilarityScore) -> int:
+    """Return the number of pairs whose words are single tokens."""
+    return round(score.pairs * score.coverage)
+
+
+def _is_undefined(score: SimilarityScore) -> bool:
+    """Return whether a correlation of at least two pairs is not defined."""
+    return score.all_pairs is None or (score.spearman is None and _covered(score) > 1)
 
 
 def _files(name: str) -> list[Path]:

@@ -20,6 +20,8 @@ from inlayer.files import format_path, quote
 
 TYPER_MESSAGES = {  # Typer's wording -> ours
     r"^Invalid value for '(\S+?)': (.+) is not (a valid|in the range|one of) (.+)\.$": r"\1 is \2; it must be \3 \4",
+    r"in the range (\S+)<=x<=(\S+)$": r"in \1..\2",
+    r"in the range x>=(\S+)$": r"at least \1",
     r"a valid int(eger)?( range)?$": "an integer",
     r"a valid float( range)?$": "a number",
     r"^Got unexpected extra argument\S* \((.+)\)": r"unexpected argument: \1 (quote an argument that contains spaces).",

@@ -18,6 +18,7 @@ from inlayer.files import printable
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
     from inlayer.geometry.neighbors import Neighbor
     from inlayer.geometry.vocabulary import Vocabulary
 
@@ -55,8 +56,10 @@ def neighbors(
         include_special: Also show special tokens and rows without a token.
     """
     wanted = query if token_id is None else token_id
-    if wanted is None or (query is not None and token_id is not None):
-        raise InputError("specify a word or a text, or --id with a token id, but not both")
+    if wanted is None:
+        raise InputError("specify a word or a text, such as seven, or a token id, such as --id 812")
+    if query is not None and token_id is not None:
+        raise InputError(f"a word and --id {token_id} are given; specify only one of them")
     opened = open_model(model)
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
@@ -75,6 +78,7 @@ def neighbors(
         rows = [(token_text(found.text), str(found.id), f"{found.score:.3f}") for found in nearest]
         print_table((f"nearest to {query_name}", "id", "cosine"), rows)
     _print_token_split(opened.vocabulary, [query] if query is not None else [])
+    _print_tie(opened, head)
     if nearest:
         print_demo_note(opened.source, "try")
 
@@ -118,6 +122,7 @@ def analogy(
         changed = f"The arithmetic changed the top answer: the token nearest to {a} alone is different."
         print_note(same if is_same else changed)
     _print_token_split(opened.vocabulary, parts[::2])
+    _print_tie(opened, head)
     if any(result):
         print_demo_note(opened.source, "try")
 
@@ -147,6 +152,11 @@ def _nothing_found(words_only: bool, script: str | None = None, include_special:
         "no other token has a row that is nonzero and finite; --include-special adds special tokens and rows without a "
         "token"
     )
+
+
+def _print_tie(model: Model, head: bool) -> None:
+    if head and model.head_name is None:
+        print_note("The head is tied to the input table: without --head, the answers are the same.")
 
 
 def _print_token_split(vocabulary: Vocabulary, words: list[str]) -> None:

@@ -121,9 +121,11 @@ def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
 train.__signature__ = inspect.Signature(list(parameters()))  # type: ignore[attr-defined]
 train.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters()}
 command(
+    "inlayer train book.txt --out model --preset toy --steps 100",
     "inlayer train",
     "inlayer train book.txt more/*.txt --out model",
     "inlayer train book.txt --out model --tokenizer bytes --architecture gpt",
     "inlayer train --out model --resume --steps 900",
     "torchrun --nproc-per-node 2 -m inlayer train book.txt --parallel data",
+    "Without --preset toy, a run takes minutes on a CPU; Ctrl-C keeps the run, and --resume continues it.",
 )(train)

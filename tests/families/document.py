@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -58,6 +59,8 @@ states are compared in float32, within 1e-5, because sums depend on the order of
 `tests/families/test_parity.py` compares published settings (Llama-3.1, Kimi-K2, Phi-3) in the same way.
 
 {summary}
+
+{families}
 
 - "Half" and "interleaved" pairs: which channels of a head are rotated together. "Half", "interleaved",
   "single", and "complex" tables: whether cos and sin hold each angle twice, half the width apart; twice in a row; once;
@@ -186,17 +189,34 @@ def _around(spec: LayerSpec) -> str:
 def summarize(outcomes: list[Outcome]) -> str:
     """The counts, by model type: a type is equal if every one of its models is."""
     listed = [one for one in outcomes if one.model_type in CAUSAL or one.model_type in MASKED]
-    types = {one.model_type for one in listed}
-    equal = types - {one.model_type for one in listed if one.outcome != "equal"}
+    types, equal = {one.model_type for one in listed}, _equal_types(listed)
     return (
         f"**{len(equal)} of {len(types)} types are equal** ({len(CAUSAL)} causal and {len(MASKED)} masked models; some "
         f"types have both), {sum(one.outcome == 'differs' for one in outcomes)} differ."
     )
 
 
+def explain_count(outcomes: list[Outcome]) -> str:
+    """Why FAMILIES, whose size error messages give, has a different number of types."""
+    listed = _equal_types([one for one in outcomes if one.model_type in CAUSAL or one.model_type in MASKED])
+    sentence = (
+        f"`inlayer.families.FAMILIES` has {len(FAMILIES)} types: {len(listed & FAMILIES.keys())} of these, and "
+        f"{len(FAMILIES.keys() - listed)} others, such as seq2seq types, text parts, and types that this version of "
+        f"transformers does not have; the other {len(listed - FAMILIES.keys())} equal types are opened as their text "
+        "part, or under another name."
+    )
+    return textwrap.fill(sentence, 120)
+
+
+def _equal_types(outcomes: list[Outcome]) -> set[str]:
+    """The types whose models are all equal."""
+    return {one.model_type for one in outcomes} - {one.model_type for one in outcomes if one.outcome != "equal"}
+
+
 def write(outcomes: list[Outcome]) -> None:
     """Write the page and the record."""
-    page = HEADER.format(version=transformers.__version__, nested=", ".join(NESTED), summary=summarize(outcomes))
+    counts = {"summary": summarize(outcomes), "families": explain_count(outcomes)}
+    page = HEADER.format(version=transformers.__version__, nested=", ".join(NESTED), **counts)
     for one in sorted(outcomes, key=lambda one: (one.model_type, one.kind)):
         if one.outcome == "equal":
             values = " | ".join(f"{n:,}" if n else "" for n in (one.hidden, one.tables, one.logits))

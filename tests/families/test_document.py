@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.families.document import HEADER, PAGE, traits
+from tests.families.document import HEADER, PAGE, explain_count, summarize, traits
+from tests.families.survey import Outcome
 from tests.families.test_survey import EQUAL, RECORDED
 
 
@@ -11,6 +12,11 @@ def test_page_is_up_to_date() -> None:
     rows = [line.split(" | ") for line in page.partition("## Equal")[2].partition("## Not")[0].splitlines()[6:]]
     written = {(row[0].removeprefix("| "), row[1]): " | ".join(row[2:4]) for row in rows if len(row) > 4}
     assert written == {job: traits(RECORDED[job]["family"]) for job in EQUAL}, "run `make families`"
+
+
+def test_page_explains_the_number_of_families() -> None:
+    outcomes = [Outcome(**one) for one in RECORDED.values()]
+    assert f"{summarize(outcomes)}\n\n{explain_count(outcomes)}\n" in PAGE.read_text(encoding="utf-8")
 
 
 def test_snippet_for_an_unsupported_family_runs() -> None:

@@ -292,6 +292,31 @@ def test_few_pairs_have_no_score(run: Run, tmp_path: Path) -> None:
     assert re.search(r"pairs +3 +67% +- +- +-\n", run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))[1])
 
 
+def test_only_reasons_that_apply_are_given(run: Run, tmp_path: Path) -> None:
+    """Every word has several tokens, so only Spearman of single tokens is missing."""
+    lines = [f"xq{number}zv wj{number}kk {number}\n" for number in range(43)]
+    (tmp_path / "pairs.txt").write_text("".join(lines))
+    printed = " ".join(run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))[1].split())
+    assert re.search(r"pairs 43 0% - -?\d\.\d+ -?\d\.\d+ ", printed)
+    assert "0 of 43 pairs have only single-token words; at least 30 are needed for Spearman (-)." in printed
+    assert "too few" not in printed
+    assert "not defined" not in printed
+    (tmp_path / "pairs.txt").write_text("".join(lines[:5]))
+    printed = " ".join(run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))[1].split())
+    assert "pairs: 5 pairs are too few for a reliable correlation (-); at least 30 are needed." in printed
+    assert "not defined" not in printed
+    (tmp_path / "pairs.txt").write_text("seven seven 1\n" * 40)
+    printed = " ".join(run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))[1].split())
+    assert "pairs: a correlation is not defined (-)" in printed  # control
+
+
+def test_tied_head_is_noted(run: Run) -> None:
+    note = "The head is tied to the input table"
+    for arguments in (["neighbors", "seven"], ["analogy", "king - man + woman"]):
+        assert note in run(*arguments, "--head")[1]
+        assert note not in run(*arguments)[1] + run(*arguments, "--head", "--json")[1]
+
+
 def test_evaluate_without_files_is_a_smoke_test(run: Run) -> None:
     code, out, _ = run("evaluate")
     assert (code, out.startswith("A smoke test on a few built-in words, not a benchmark.")) == (0, True)
@@ -311,8 +336,8 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["neighbors"], "specify a word or a text, or --id"),
-        (["neighbors", "a", "--id", "3"], "but not both"),
+        (["neighbors"], "specify a word or a text, such as seven, or a token id, such as --id 812"),
+        (["neighbors", "a", "--id", "3"], "a word and --id 3 are given; specify only one of them"),
         (["neighbors", ""], "the query is empty; pass a word, a text, or a token id"),
         (["neighbors", "--id", "abc"], "--id is 'abc'; it must be an integer"),
         (["neighbors", "--id", "99999999"], "must be in 0..6143"),
