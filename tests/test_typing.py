@@ -53,6 +53,7 @@ RETURNED = {  # typical calls, and what an editor shows for them
     "inlayer.describe({}).positions": "Literal['none'] | Literal['learned'] | ",
 }
 WRONG = [  # spelling mistakes, and arguments of the wrong kind
+    "inlayer.load('default', dtype=3)",
     "model.encode('a', pool='sum')",
     "model.neighbors('a', table='output')",
     "layer(hidden, 'rotary')",

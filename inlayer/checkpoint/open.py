@@ -22,6 +22,7 @@ from inlayer.files import check_kind, check_path, expand_home, format_path, path
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
+    from inlayer.formats.dtypes import FloatDtype
 
 STATIC_NOTE = "static embeddings: one vector per token, no positions, and no head"
 UNIT_NOTE = "; its own library returns unit vectors: encode(..., normalize=True)"
@@ -73,7 +74,9 @@ SAMPLES = {
 }
 
 
-def load(source: str | os.PathLike[str] = DEFAULT, *, dtype: object = None, trainable: bool = False) -> Model:
+def load(
+    source: str | os.PathLike[str] = DEFAULT, *, dtype: FloatDtype | None = None, trainable: bool = False
+) -> Model:
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:

@@ -9,13 +9,17 @@ Tested in tests/formats/test_dtypes.py.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from inlayer.errors import DtypeError
 
+if TYPE_CHECKING:
+    import torch
+
+FloatDtype: TypeAlias = "str | np.dtype[Any] | type[np.generic] | torch.dtype"  # how a caller names a dtype
 # The dtypes that a row of a table can have.
 SAFETENSORS_DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64),

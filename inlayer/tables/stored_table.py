@@ -19,7 +19,7 @@ import numpy.typing as npt
 from inlayer.checks import check_id_array, check_padding
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import format_path, quote
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES, FloatDtype, as_float_dtype
 from inlayer.formats.row_reader import RowSource
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.shapes import Array, Bytes, Ids
@@ -102,8 +102,9 @@ class StoredTable:
         name: Name of the tensor.
 
     Example:
-        >>> inlayer.load("default").table
-        StoredTable(6144, 128, dtype=bfloat16, name='model.embed_tokens.weight')
+        >>> table = inlayer.load("default").table
+        >>> table, len(table)
+        (StoredTable(6144, 128, dtype=bfloat16, name='model.embed_tokens.weight'), 6144)
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class StoredTable:
         """The shape (V, D)."""
         return self.num_embeddings, self.embedding_dim
 
-    def astype(self, dtype: object) -> StoredTable:
+    def astype(self, dtype: FloatDtype) -> StoredTable:
         """Convert looked-up rows to a different dtype. This does not read any rows.
 
         Args:
@@ -223,6 +224,9 @@ class StoredTable:
             if rows.dtype == np.float64:
                 rows = rows.astype(np.float32)  # torch also goes through float32, which rounds twice
             return rows.astype(self.dtype)
+
+    def __len__(self) -> int:
+        return self.num_embeddings
 
     def __repr__(self) -> str:
         return f"StoredTable({self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.name!r})"

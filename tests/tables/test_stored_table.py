@@ -53,6 +53,7 @@ def test_rows_for_ids_of_any_shape(plain: StoredTable, decoded: StoredTable, val
     assert np.array_equal(decoded.rows(ids), ((values * 10).astype(np.int8).astype(np.float32) / 2)[ids])
     for table in (plain, decoded):
         assert (table.shape, table.dtype, table.rows(3).shape) == ((ROWS, WIDTH), FLOAT32, (WIDTH,))
+        assert len(table) == ROWS
         assert np.array_equal(table.rows([[3, 3], [0, 7]]), table.weight[[[3, 3], [0, 7]]])
         assert np.array_equal(table.rows(ids.astype(np.uint8)), table.rows(ids))
         assert table.rows([]).shape == (0, WIDTH)
