@@ -90,7 +90,9 @@ def is_plain_name(name: str) -> bool:
 
 def check_link(path: Path) -> Path:
     """Return a path in a checkpoint's folder, checked not to be a link out of it or out of the hub's cache."""
-    if not path.is_symlink():
+    with file_errors(path, "cannot be accessed", MissingFileError):
+        is_link = path.is_symlink()
+    if not is_link:
         return path
     try:
         real, home = path.resolve(), path.parent.resolve()

@@ -17,6 +17,7 @@ from torch import Tensor
 from inlayer.errors import InputError
 from inlayer.families import rope_scaling_settings as settings
 from inlayer.families.rope_scaling_settings import RopeScaling
+from inlayer.files import quote
 
 
 def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
@@ -45,7 +46,8 @@ def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, leng
     if isinstance(scaling, settings.NTKAlphaScaling):
         _check_ntk(dim)
         return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
-    assert isinstance(scaling, settings.LongRopeScaling)
+    if not isinstance(scaling, settings.LongRopeScaling):
+        raise InputError(f"RoPE scaling {quote(scaling)} is unknown; pass a method of inlayer.positions, or None")
     factor = scaling.cos_sin_factor
     if scaling.mscales:
         factor = scaling.mscales[int(length > scaling.original_max_position_embeddings)]

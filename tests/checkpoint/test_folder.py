@@ -508,3 +508,14 @@ def test_truncated_head_is_an_error(tmp_path: Path) -> None:
     os.truncate(tmp_path / "model-2-of-3.safetensors", 500)
     with pytest.raises(CheckpointError, match="was modified while it was open"):
         head(hidden)
+
+
+def test_folder_whose_files_cannot_be_accessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"model.safetensors": [TABLE]}, index=False)
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    with pytest.raises(MissingFileError, match=r"config\.json cannot be accessed: Permission denied$"):
+        inlayer.load(tmp_path)

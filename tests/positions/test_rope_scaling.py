@@ -22,6 +22,7 @@ from inlayer.positions import (
     Llama3Scaling,
     LongRopeScaling,
     RopeParameters,
+    RopeScaling,
     RotaryPositions,
     YarnScaling,
 )
@@ -293,3 +294,9 @@ def test_settings_that_would_divide_by_zero_are_an_error() -> None:
         )
     with pytest.raises(ConfigError, match=r"original_max_position_embeddings 1; it must be a number in 2\.\."):
         LongRopeScaling(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)
+
+
+@pytest.mark.parametrize("scaling", [RopeScaling(), {"rope_type": "linear"}])
+def test_unknown_scaling_is_named(without_type_checks: None, scaling: Any) -> None:
+    with pytest.raises(InputError, match=r"RoPE scaling .* is unknown; pass a method of inlayer\.positions"):
+        RotaryPositions(8, RopeParameters(scaling=scaling))(torch.arange(4)[None], torch.float32)
