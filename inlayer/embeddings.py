@@ -243,7 +243,7 @@ class Embeddings(ExtraTables):
         history: Tensor | None = None,
         record: list[LayerStage] | None = None,
     ) -> Float[Tensor, "... T D"]:
-        """Compute hidden states (B, T, D); one text (T,) gives (T, D).
+        """Compute hidden states (B, T, D); for one text (T,), (T, D).
 
         Args:
             input_ids: Token ids (B, T). Pass exactly one of input_ids and inputs_embeds.

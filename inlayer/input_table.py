@@ -102,7 +102,7 @@ class InputTable(nn.Module):
             Ids (...); the first one if several rows are equal.
 
         Raises:
-            InputError: If a vector is not a row of the table; the message gives its index.
+            InputError: If a vector is not a row of the table; the message names its index.
             DtypeError: If the vectors have a different dtype than the table.
 
         Example:

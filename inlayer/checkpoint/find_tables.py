@@ -280,7 +280,7 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
             tensor = store.find(stored)
             check_tensor(store.source, tensor, tensor.shape == (len(expected),), f"expected {len(expected)} integers")
             equal = tuple(store.read_integers(stored).tolist()) == expected
-            check_tensor(store.source, tensor, equal, "its values are not those that its config determines")
+            check_tensor(store.source, tensor, equal, "its values are not the ones that its config determines")
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:

@@ -88,7 +88,7 @@ def parse_index(data: bytes, source: str) -> dict[str, str]:
         raise CheckpointError(f"{source} has more than {MAX_VALUES:,} values; no model has that many tensors")
     weight_map: Any = parse_json(data, source, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{source} has no weight_map, which gives the file of every tensor")
+        raise CheckpointError(f"{source} has no weight_map, which maps every tensor to its file")
     for name, file in weight_map.items():
         check_file(file, name, source)
     if len(set(weight_map.values())) > MAX_FILES:

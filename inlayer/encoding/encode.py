@@ -100,9 +100,9 @@ class EncodeSettings(NamedTuple):
 
 
 def check_one_vector(pool: object) -> None:
-    """Raise InputError if the pooling gives one vector per token where one per text is needed."""
+    """Raise InputError if the pooling returns one vector per token where one per text is needed."""
     if pool == "none":
-        raise InputError("pool is 'none', which gives one vector per token; use mean, first, last, or max")
+        raise InputError("pool is 'none', which returns one vector per token; use mean, first, last, or max")
 
 
 class Encoder:

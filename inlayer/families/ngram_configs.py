@@ -106,7 +106,7 @@ def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[Ngr
     orders = _orders(config, ["emb_neighbor_num", "oe_neighbor_num"], ["emb_split_num", "oe_split_num"])
     largest, rows = orders[-1], ratio * vocab_size
     if not 1 <= rows <= MAX_FIELD_SIZE:
-        raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} gives tables of {rows:g} rows")
+        raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} results in tables of {rows:g} rows")
     moduli = tuple(int(rows) + 2 * head + 1 for head in range(len(orders)))
     if vocab_size * moduli[-1] * largest >= 2**63:  # below, it does not matter that sglang reduces every product
         raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} modulo {moduli[-1]:,} does not fit in 64 bits")

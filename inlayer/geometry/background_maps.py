@@ -124,4 +124,4 @@ def compute_tsne(table: StoredTable, cache: Path) -> None:
         try:
             project(table, "tsne", cache=cache)
         except Exception as error:  # openTSNE and the table may raise anything
-            sys.exit(f"inlayer: t-SNE failed, so the map stays PCA: {' '.join(str(error).split())}")
+            sys.exit(f"inlayer: t-SNE failed, so the map remains PCA: {' '.join(str(error).split())}")

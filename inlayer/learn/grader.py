@@ -178,7 +178,7 @@ class GradingRun:
         """Return the failed check's last call, the expected kind of result, and an example with other random values."""
         if not session.calls:
             example = self.solve(self.module.CHECKS[0], 1) if check and failed.rule == "forbidden-name" else None
-            return ("An input, with the output it should give:", *example.lines("output")) if example else ()
+            return ("An input and its correct output:", *example.lines("output")) if example else ()
         last, index = session.calls[-1], len(session.calls)
         if failed.rule in STOP_RULES and last.output is not NO_OUTPUT:
             return ()
@@ -192,7 +192,7 @@ class GradingRun:
             example = next((call for call in drawn if call and call.input_lines() != last.input_lines()), None)
         lines = last.lines("your output") + labeled("expected", expected)
         if example is not None:
-            lines += ["", "Another input, with the output it should give:", *example.lines("output")]
+            lines += ["", "Another input and its correct output:", *example.lines("output")]
         return tuple(lines)
 
     def solve(
@@ -233,7 +233,7 @@ def find_problems(task: Task) -> Iterator[str]:
         if failure is None:
             yield f"{task.id}: wrong/{name}.py passes"
         elif failure.rule != name:
-            yield f"{task.id}: wrong/{name}.py fails by {failure.rule} ({failure.name}): {failure.message}"
+            yield f"{task.id}: wrong/{name}.py fails with {failure.rule} ({failure.name}): {failure.message}"
         elif failure.message in messages:
             yield f"{task.id}: wrong/{name}.py has the same message as wrong/{messages[failure.message]}.py"
         else:

@@ -105,7 +105,7 @@ class RotaryPositions(nn.Module):
             # Computed once here, so that inconsistent settings fail here, not on the first forward pass.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise InputError(f"{settings} gives non-finite rotary frequencies or a non-finite cos/sin factor")
+                raise InputError(f"{settings} produces non-finite rotary frequencies or a non-finite cos/sin factor")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
         before = self.alpha

@@ -186,7 +186,7 @@ class Table(nn.Embedding):
         Args:
             embeddings: Rows (V, D).
             freeze: If True, the rows are not trained.
-            padding_idx: A row that gets no gradient in any case.
+            padding_idx: A row that never gets a gradient.
 
         Returns:
             The table.

@@ -109,7 +109,7 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
 
 
 def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> bool:
-    """Return whether a tokenizer.json only uses features that are proven to be equal.
+    """Return whether a tokenizer.json only uses features that are verified to be equal.
 
     `id_of` returns the id that `tokenizers` gives an added token: it renumbers those that would leave a gap.
     """

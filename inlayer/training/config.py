@@ -177,7 +177,7 @@ class TrainConfig:
         precision: Compute dtype: float32, or bfloat16 with autocast.
         z_loss: Weight of the z-loss: the squared log of the softmax normalizer.
         shared_second_moment: Average AdamW's second moment over the vocabulary.
-        seed: Random seed; the same seed gives the same losses.
+        seed: Random seed; the same seed produces the same losses.
         eval_interval: Steps between validations; 0 validates only at the end.
         eval_sequences: Maximum number of validation sequences.
         save_interval: Steps between saved states; 0 saves only at the end.

@@ -72,7 +72,7 @@ def test_stored_hashing_that_differs_from_the_config_is_an_error(
     tensors = load_file(tmp_path / "model.safetensors")
     stored = next(one for one in tensors if one.endswith(name))
     for damage, message in (
-        (tensors[stored] + 2, "its values are not those that its config determines"),
+        (tensors[stored] + 2, "its values are not the ones that its config determines"),
         (tensors[stored][:-1], "expected . integers"),
     ):
         save_file(tensors | {stored: damage}, tmp_path / "model.safetensors")
@@ -405,7 +405,7 @@ QWEN_HOSTILE = {
 }
 LONGCAT_HOSTILE = {
     "an infinite size": ({"ngram_vocab_size_ratio": 1e308, "emb_neighbor_num": 3, "emb_split_num": 2}, "tables of inf"),
-    "a huge ratio": ({"ngram_vocab_size_ratio": 1e300, "emb_neighbor_num": 3, "emb_split_num": 2}, "gives tables of"),
+    "a huge ratio": ({"ngram_vocab_size_ratio": 1e300, "emb_neighbor_num": 3, "emb_split_num": 2}, "in tables of"),
     "a billion neighbors": ({"ngram_vocab_size_ratio": 2, "emb_neighbor_num": 10**9, "emb_split_num": 1}, "2..64 ids"),
     "no neighbors": ({"ngram_vocab_size_ratio": 2}, "has no emb_neighbor_num / oe_neighbor_num"),
 }

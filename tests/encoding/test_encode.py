@@ -452,7 +452,7 @@ def test_similarity_is_the_cosine_of_every_pair():
     expected = np.divide(rows_a @ rows_b.T, norms, out=np.zeros((2, 3)), where=norms > 0)
     np.testing.assert_allclose(model.similarity(a, b), expected, atol=1e-6)
     np.testing.assert_allclose(model.similarity(a[0], b)[0], expected[0], atol=1e-6)
-    with pytest.raises(InputError, match="pool is 'none', which gives one vector per token"):
+    with pytest.raises(InputError, match="pool is 'none', which returns one vector per token"):
         model.similarity(a, b, pool="none")
 
 

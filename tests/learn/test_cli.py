@@ -210,7 +210,7 @@ def test_check_fails_then_passes(run: Run) -> None:
     assert done.out.endswith("inlayer learn hint add\n")
     assert "    your output  a float32 tensor of shape (3,)\n" in done.out
     assert "    expected     a float32 tensor of shape (3,)\n" in done.out
-    assert "Another input, with the output it should give:" in done.out
+    assert "Another input and its correct output:" in done.out
     file.write_text(SOLUTION)
     done = run("check")
     assert (done.code, done.err) == (0, "")

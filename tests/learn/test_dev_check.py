@@ -37,7 +37,7 @@ def test_problems_are_found(copy: Task) -> None:
     assert "gather: the solution fails" in faults
     assert "gather: the starter file passes" in faults
     assert "wrong/flat.py passes" in faults
-    assert "wrong/sorted.py fails by off-by-one" in faults
+    assert "wrong/sorted.py fails with off-by-one" in faults
 
 
 def test_too_few_wrong_solutions_are_found(copy: Task) -> None:

@@ -16,7 +16,7 @@ from inlayer.learn.sandbox.protocol import RemoteHandle
 from tests.learn.toy import SOLUTION, toy
 
 MEAN = SOLUTION.replace("sum", "mean")
-EXAMPLE = "Another input, with the output it should give:"
+EXAMPLE = "Another input and its correct output:"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_forbidden_name_shows_what_the_function_should_return(task: Task) -> N
     assert failure is not None
     assert failure.rule == "forbidden-name"
     first, call, *_ = failure.feedback
-    assert (first, call) == ("An input, with the output it should give:", "add(table, ids)")
+    assert (first, call) == ("An input and its correct output:", "add(table, ids)")
     assert any(line.endswith("a float32 tensor of shape (6,)") for line in failure.feedback)
 
 

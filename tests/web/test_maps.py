@@ -129,7 +129,7 @@ def test_a_failed_tsne_is_one_line_and_ends_the_wait(
     maps._process.join(60)
     assert not maps.get().is_improving
     captured = capfd.readouterr().err
-    assert captured.startswith("inlayer: t-SNE failed, so the map stays PCA: t-SNE needs rows that differ")
+    assert captured.startswith("inlayer: t-SNE failed, so the map remains PCA: t-SNE needs rows that differ")
     assert captured.count("\n") == 1
     nothing = maps_of(tmp_path / "nan", np.full((40, 4), np.nan, np.float32))
     with pytest.raises(inlayer.errors.InputError, match="a map needs at least 3"):

@@ -4,7 +4,7 @@
   it is graded once it is unchanged between two reads
 - on a terminal, single keys are commands; pasted text and typing after an unknown key are ignored
 - once the file passes, the command ends; on a terminal, it waits for a key that selects what to do next
-- the terminal settings are restored in any case, however the command ends
+- the terminal settings are always restored, no matter how the command ends
 Tested on a pseudo-terminal in tests/learn/test_watch.py.
 """
 

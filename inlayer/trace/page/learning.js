@@ -103,7 +103,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
     setAll(value, labelPosition(points, { x: x(index), y: at }, { width, bottom, line: y(uniform) }));
     value.textContent = `loss ${shortened(loss)}`;
     const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].rate)}`;
-    svg.setAttribute("aria-label", `${words}; a uniform guess gives ${shortened(uniform)}`);
+    svg.setAttribute("aria-label", `${words}; the loss of a uniform guess is ${shortened(uniform)}`);
   };
   mark(0);
   return {

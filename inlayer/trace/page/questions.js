@@ -125,7 +125,7 @@ const QUESTIONS = {
         ["yes", "no"], gather.equal ? "yes" : "no",
         gather.equal ? "The zeros contribute nothing, and the 1 selects its row." : `${upper(gather.note)}.`),
       repeated && choice(`${quoted(repeated.label)} occurs more than once. Do its rows differ?`, ["yes", "no"], "no",
-        "The same id always gives the same row. Positions are applied later, if at all."),
+        "The same id always selects the same row. Positions are applied later, if at all."),
     ];
   },
 
