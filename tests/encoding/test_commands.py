@@ -613,7 +613,7 @@ def test_weights_can_be_fitted_to_the_input(run, tmp_path, kind):
     embed = ["embed", "lines.txt", "--weights", "sif", "--on-error", "skip", "--out", f"v{kind}"]
     code, _, err = run(*embed)
     assert (code, err.count("\n")) == (0, 1)
-    weighting = inlayer.Weighting.fit(model, texts, components=0)
+    weighting = inlayer.Weighting.fit(model, texts, remove_components=0)
     vectors = np.load("v.npy") if kind == ".npy" else np.array(pq.read_table("v.parquet")["embedding"].to_pylist())
     np.testing.assert_array_equal(vectors, model.encode(texts, weights=weighting))
     assert not np.allclose(vectors, model.encode(texts))  # control: the weights have an effect
@@ -683,7 +683,7 @@ def test_search_notices_a_moved_model_and_a_changed_weighting(run, tmp_path):
     assert run("embed", *TEXTS, "--weights", "w.safetensors", "--out", "v.safetensors")[0] == 0
     search = ["search", "I love cats", "--in", "v.safetensors"]
     assert run(*search)[2] == ""
-    inlayer.Weighting.fit(model, TEXTS, components=2).save(weights)
+    inlayer.Weighting.fit(model, TEXTS, remove_components=2).save(weights)
     code, _, err = run(*search)
     assert code == 0
     assert err.startswith("note: v.safetensors was created with a different version of the model or the weighting, ")
