@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import ConfigReader, invalid, read_config, short_repr
+from inlayer.families.config_reader import ConfigReader, invalid_error, read_config, short_repr
 from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
 from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
@@ -253,7 +253,7 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
 def _dropout(family: Family, config: ConfigReader) -> float:
     rate = config.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
     if not 0 <= rate <= 1:
-        raise invalid(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
+        raise invalid_error(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
     return rate
 
 
@@ -271,7 +271,7 @@ def _head(family: Family, config: ConfigReader, n_embd: int) -> HeadSpec:
     width = config.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
     mup_multiplier = config.number("logits_mup_width_multiplier", default=1.0)
     if not mup_multiplier:
-        raise invalid("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
+        raise invalid_error("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
     factor, multiplies = config.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = config.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(

@@ -86,7 +86,7 @@ class StoredEmbedding(nn.Module):
             try:
                 self._whole = to_tensor(self.table.stored_weight()).to(self.device, self.dtype)
             except MemoryError:
-                raise self.table.too_large() from None
+                raise self.table.too_large_error() from None
         if not torch.compiler.is_compiling():
             self.table.source.check()
         return self._whole

@@ -139,10 +139,10 @@ def open_checked(config: dict[str, Any], text: str, source: str) -> tokenizers.T
         except InlayerError:
             raise
         except Exception as error:  # the library raises nothing more specific
-            raise unreadable_part(config, source, error) from error
+            raise unreadable_part_error(config, source, error) from error
 
 
-def unreadable_part(config: dict[str, Any], source: str, error: Exception) -> TokenizerError:
+def unreadable_part_error(config: dict[str, Any], source: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, truncated
+from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, truncated_error
 from inlayer.errors import CheckpointError
 from inlayer.files import file_errors
 from inlayer.formats.row_reader import FileRows, RowSource
@@ -148,7 +148,7 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
                 os.fsync(stream.fileno())
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
-            raise truncated(file, stop)
+            raise truncated_error(file, stop)
         stream.write(crc.to_bytes(CHECKSUM_BYTES, "little"))
     part.replace(path)
 

@@ -99,7 +99,7 @@ class RemoteFile(ByteFile):
     def take(self, offset: int, nbytes: int) -> Bytes:
         data = np.frombuffer(bytearray(self.read(offset, offset + nbytes)), np.uint8)
         if len(data) != nbytes:
-            raise transfer.truncated(self, offset + nbytes)
+            raise transfer.truncated_error(self, offset + nbytes)
         return data
 
     def rows(self, offset: int, rows: int, row_bytes: int) -> RemoteRows:
@@ -165,7 +165,7 @@ class RemoteFile(ByteFile):
                 return list(filesystem.cat_ranges(urls, starts, stops, batch_size=CONCURRENT, **request))
             size = self._accept(self._info(filesystem)).size
             if max(starts) >= size:
-                raise transfer.truncated(self, max(starts))
+                raise transfer.truncated_error(self, max(starts))
             parts = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
             self._accept(self._info(filesystem))
         except Exception as error:

@@ -154,7 +154,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     if headers.get("Content-Encoding", "identity") != "identity":
         raise TransferError("the server compressed a byte range")
     if response.status == 416:
-        raise truncated(label, start)
+        raise truncated_error(label, start)
     if response.status == 200:  # it ignored the range, which is fine for a whole file
         if start == 0 and length.isdecimal() and 0 < int(length[:18]) <= stop:
             return int(length[:18])
@@ -169,7 +169,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     return size
 
 
-def truncated(label: object, byte: int) -> CheckpointError:
+def truncated_error(label: object, byte: int) -> CheckpointError:
     """Return the error for a file that ends before a byte."""
     return CheckpointError(f"{label} ends before byte {byte:,}; was it truncated when it was uploaded?")
 

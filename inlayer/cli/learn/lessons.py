@@ -16,7 +16,7 @@ from inlayer.cli.learn.tasks import show_task_file
 from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import check_kind, check_path, format_path, write_output
-from inlayer.learn.course import not_found
+from inlayer.learn.course import not_found_error
 from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import MAX_BYTES, ProgressState, dump_state, load_state
 from inlayer.learn.service import CourseService
@@ -79,7 +79,7 @@ def misconceptions(
     document = open_service().course.misconceptions
     if name is not None and name not in document.sections:
         otherwise = f"the entries are {', '.join(document.sections)}"
-        raise not_found("misconception", name, document.sections, otherwise)
+        raise not_found_error("misconception", name, document.sections, otherwise)
     out = open_printer()
     with paged(out, enabled=not no_pager):
         if name is None:
