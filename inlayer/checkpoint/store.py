@@ -121,7 +121,7 @@ class Store(ABC):
         return f"its tensors are those of a {kind} adapter; open its base model"
 
     def _read_tensor(self, tensor: TensorInfo) -> Bytes:
-        return self.files.open(tensor.file).take(tensor.offset, tensor.nbytes)
+        return self.files.open(tensor.file).read_bytes(tensor.offset, tensor.nbytes)
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
         """Return the bytes of a tensor's rows, of any dtype."""

@@ -88,7 +88,7 @@ class StoredEmbedding(nn.Module):
             except MemoryError:
                 raise self.table.too_large_error() from None
         if not torch.compiler.is_compiling():
-            self.table.source.check()
+            self.table.source.check_unmodified()
         return self._whole
 
     def in_memory(self) -> Table:

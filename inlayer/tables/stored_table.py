@@ -37,7 +37,7 @@ class ArrayRows(RowSource):
     def read(self, ids: Ids, out: Bytes) -> None:
         out[:] = self._raw[ids]
 
-    def map(self) -> Bytes:
+    def memory_map(self) -> Bytes:
         return self._raw
 
 
@@ -198,12 +198,12 @@ class StoredTable:
                 self._whole = self._convert(self.stored_weight())
             except MemoryError:
                 raise self.too_large_error() from None
-        self.source.check()
+        self.source.check_unmodified()
         return self._whole
 
     def stored_weight(self) -> Array:
         """Return all rows in the stored dtype, mapped where the bytes are the values."""
-        return self._to_stored(self.source.map())
+        return self._to_stored(self.source.memory_map())
 
     def _to_stored(self, raw: Bytes) -> Array:
         if self.decode_rows is not None:

@@ -46,16 +46,16 @@ def test_rows_are_the_bytes_of_the_file(
     found = read(FileRows(file, OFFSET, ROWS, WIDTH), ids)
     for row, token in zip(found, ids, strict=True):  # slow, obvious
         assert row.tobytes() == content[OFFSET + token * WIDTH : OFFSET + (token + 1) * WIDTH]
-    assert np.array_equal(found, FileRows(file, OFFSET, ROWS, WIDTH).map()[ids])
+    assert np.array_equal(found, FileRows(file, OFFSET, ROWS, WIDTH).memory_map()[ids])
     if ids:  # control: one byte further is another row
         assert not np.array_equal(found, read(FileRows(file, OFFSET + 1, ROWS, WIDTH), ids))
 
 
 @pytest.mark.parametrize("number", [errno.ENODEV, errno.ENOMEM])
 def test_rows_that_cannot_be_mapped_are_read(file: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = FileRows(file, OFFSET, ROWS, WIDTH).map()
+    expected = FileRows(file, OFFSET, ROWS, WIDTH).memory_map()
     monkeypatch.setattr(mmap, "mmap", Mock(side_effect=OSError(number, os.strerror(number))))
-    assert np.array_equal(FileRows(file, OFFSET, ROWS, WIDTH).map(), expected)
+    assert np.array_equal(FileRows(file, OFFSET, ROWS, WIDTH).memory_map(), expected)
     monkeypatch.setattr(np, "empty", Mock(side_effect=MemoryError))
     table = StoredTable(FileRows(file, OFFSET, ROWS, WIDTH), WIDTH, np.dtype(np.uint8))
     with pytest.raises(CheckpointError, match="does not fit into the memory of this machine"):

@@ -56,12 +56,12 @@ class RemoteRows(RowSource):
             raw = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, self.row_bytes)
             out[:] = raw[inverse.reshape(-1)]
 
-    def map(self) -> Bytes:
-        return self._download().map()
+    def memory_map(self) -> Bytes:
+        return self._download().memory_map()
 
-    def check(self) -> None:
+    def check_unmodified(self) -> None:
         if self._table is not None:
-            self._table.check()
+            self._table.check_unmodified()
 
     def _read_some(self, ids: Sequence[int]) -> list[bytes] | None:
         """Return rows from the cache or the server; None if downloading the whole table is faster."""

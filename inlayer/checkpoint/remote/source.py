@@ -96,7 +96,7 @@ class RemoteFile(ByteFile):
             self.keep(parts)
         return parts[start, stop]
 
-    def take(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
         data = np.frombuffer(bytearray(self.read(offset, offset + nbytes)), np.uint8)
         if len(data) != nbytes:
             raise transfer.truncated_error(self, offset + nbytes)
