@@ -272,9 +272,9 @@ def check_patterns(config: dict[str, Any], source: str) -> None:
             f"{source}: its regular expressions can take too long: its normalizer can make a text {growth:,.0f} times "
             "as long"
         )
-    most = MAX_VARIABLE if growth <= SMALL_GROWTH else 1
+    max_parts = MAX_VARIABLE_PARTS if growth <= SMALL_GROWTH else 1
     for part, pattern in patterns:
-        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern, most)
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern, max_parts)
         if reason is not None:
             name = printable(pattern[:40])
             raise TokenizerError(f"{source}: its {part} has a regular expression that can hang: {reason} in {name!r}")
@@ -301,8 +301,8 @@ def step_growth(step: dict[str, Any]) -> tuple[float, int]:
 
 # ---- regular expressions
 
-MAX_VARIABLE = 4  # optional and repeated parts in a row, as in published patterns
-MAX_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
+MAX_VARIABLE_PARTS = 4  # optional and repeated parts in a row, as in published patterns
+MAX_LOG2_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
 SYNTAX = r"""
     (?P<open> \( (?: \?(?: [ims-]*: | [=!>] | <[=!] | <\w+> ) | (?!\?) ) )
   | (?P<flags> \(\?[ims-]+\) )
@@ -315,13 +315,13 @@ SYNTAX = r"""
 
 @dataclass
 class Alternative:
-    """One alternative of an open group: its variable parts, and the choices in it as a power of two."""
+    """One alternative of an open group: its variable parts, and the ways to choose in it as a power of two."""
 
-    parts: int = 0
-    choices: int = 0
+    n_variable_parts: int = 0
+    log2_choices: int = 0
 
 
-def backtracking_risk(pattern: str, most: int = MAX_VARIABLE) -> str | None:
+def backtracking_risk(pattern: str, max_variable_parts: int = MAX_VARIABLE_PARTS) -> str | None:
     """Return what makes a valid pattern potentially slow, or None.
 
     >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
@@ -340,22 +340,23 @@ def backtracking_risk(pattern: str, most: int = MAX_VARIABLE) -> str | None:
             groups.append([Alternative()])
         elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(branch.parts for branch in closed)
-            groups[-1][-1].parts += parts
-            groups[-1][-1].choices += max(branch.choices for branch in closed) + (len(closed) - 1).bit_length()
-            varies = parts > 0 or len(closed) > 1
+            outer, variable_parts = groups[-1][-1], max(branch.n_variable_parts for branch in closed)
+            outer.n_variable_parts += variable_parts
+            outer.log2_choices += max(branch.log2_choices for branch in closed) + (len(closed) - 1).bit_length()
+            varies = variable_parts > 0 or len(closed) > 1
         elif match["either"]:
             groups[-1].append(Alternative())
         elif match["repeat"]:
             if varies and match["many"] != "?" and match["high"] not in ("0", "1"):
                 return "a repeated group of variable length"
             is_fixed = bool(match["low"]) and not match["comma"] and not match["more"]
-            groups[-1][-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
+            repeats = 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
+            groups[-1][-1].n_variable_parts += repeats
             varies = not is_fixed
         else:
             varies = False
-        if groups[-1][-1].parts > most:
-            return f"more than {most} optional or repeated parts in a row"
-        if groups[-1][-1].choices > MAX_CHOICES:
+        if groups[-1][-1].n_variable_parts > max_variable_parts:
+            return f"more than {max_variable_parts} optional or repeated parts in a row"
+        if groups[-1][-1].log2_choices > MAX_LOG2_CHOICES:
             return "many groups of alternatives in a row"
     return None
