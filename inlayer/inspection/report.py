@@ -119,7 +119,7 @@ class HeadFacts(Facts):
     tensor: str | None
     shape: tuple[int, ...] | None
     equals_table: bool | None  # whether they are bit-identical; None if there is nothing to compare
-    expected: bool | None  # the model's class has a head; None if the config names no class
+    config_expects_head: bool | None  # the model's class has a head; None if the config names no class
 
 
 class SpecialToken(Facts):

@@ -140,7 +140,7 @@ def _head(report: Report) -> str:
     by = "by GGUF convention" if report.kind == "gguf" else "according to the config"
     tied = {None: "tie_word_embeddings is not given", True: f"tied {by}", False: "untied"}
     text = tied[head.tie_word_embeddings]
-    if head.tensor is None and head.expected is False:
+    if head.tensor is None and head.config_expects_head is False:
         return "none: the model class has no head"
     if head.tensor is None and head.tie_word_embeddings:  # in an unknown family, a head may have any name
         return "tied: the table is also the head" if is_known else f"{text}; no tensor has the name of a head"

@@ -56,7 +56,7 @@ def test_minilm_is_healthy(minilm_report: Report) -> None:
     assert report.rows.reference_rows == 994  # the [unused] rows
     assert report.rows.cosine_threshold is not None
     assert 0.01 < report.rows.undertrained_rows / 30522 < 0.03
-    assert (report.head.tie_word_embeddings, report.head.tensor, report.head.expected) == (True, None, False)
+    assert (report.head.tie_word_embeddings, report.head.tensor, report.head.config_expects_head) == (True, None, False)
     assert report.table.parameter_share == pytest.approx(30522 * 384 / 22713728, abs=1e-3)
     assert report.positions.context_length == 512
 
