@@ -269,8 +269,8 @@ class Model(TextVectors):
             words_only: Return only whole words.
 
         Returns:
-            `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `with_inputs`. Only the last includes
-            a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
+            `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `answers_with_inputs`. Only the last
+            includes a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
 
         Raises:
             InputError: If a query is empty, zero, or not finite, or the model has no such table.

@@ -135,15 +135,15 @@ class VocabularyFacts(Facts):
     """How tokens match up with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
 
     tokenizer: str | None = None  # its kind; without a tokenizer, most counts are None
-    tokens: int | None = None
+    n_tokens: int | None = None
     config_vocab_size: int | None
     table_rows: int
     rows_checked: int
-    trailing_rows: int | None = None  # rows after the last token, which pad the table
-    gaps: int | None = None  # rows before the last token that have no token
-    tokens_out_of_range: int | None = None
-    reserved_tokens: int | None = None  # placeholders such as [unused7]
-    reusable_ids: int | None = None  # reserved tokens, gaps, and trailing rows
+    n_trailing_rows: int | None = None  # rows after the last token, which pad the table
+    n_gaps: int | None = None  # rows before the last token that have no token
+    n_tokens_out_of_range: int | None = None
+    n_reserved_tokens: int | None = None  # placeholders such as [unused7]
+    n_reusable_ids: int | None = None  # reserved tokens, gaps, and trailing rows
     reusable_examples: tuple[Example, ...] = ()
     special_tokens: tuple[SpecialToken, ...]
 
