@@ -84,8 +84,8 @@ class NgramMemoryFacts(Facts):
     width: int
     heads: int
     orders: tuple[int, ...]  # numbers of tokens per n-gram
-    smallest_head: int  # rows of a hash head: its modulus
-    largest_head: int
+    min_modulus: int  # the rows of a hash head are its modulus
+    max_modulus: int
     compressed_vocab_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 
 

@@ -154,7 +154,7 @@ def _head(report: Report) -> str:
 
 def _ngrams(memory: NgramMemoryFacts) -> str:
     where = "in the hidden states" if memory.layer is None else f"in layer {memory.layer}"
-    sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
+    sizes = f"{memory.min_modulus:,} to {memory.max_modulus:,} rows"
     text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
     text += f", {memory.rows:,} x {memory.width:,}"
     found = f" in {pluralize(memory.n_tensors, 'tensor')}"

@@ -28,8 +28,8 @@ class SharedNgrams(Facts):
     order: int
     texts: list[str]  # each once
     occurrences: list[TokenIndex]
-    shared_heads: int  # number of hash heads whose row they share
-    order_heads: int  # number of hash heads of this order
+    n_shared_heads: int  # number of hash heads whose row they share
+    n_heads: int  # number of hash heads of this order
 
 
 class NgramFacts(Facts):
