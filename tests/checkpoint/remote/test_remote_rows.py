@@ -138,7 +138,7 @@ def test_faulty_server_never_leaves_a_partial_table(
     monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.1)
     source = open_rows()
     hub.fail(kind, SHARDS[0])
-    for request in (source.map, lambda: read(source, range(2000)), lambda: read(source, [1])):
+    for request in (source.memory_map, lambda: read(source, range(2000)), lambda: read(source, [1])):
         with pytest.raises(CheckpointError, match=r"cannot read bytes .* after 4 attempts"):
             request()
     assert not list((tmp_path / "huggingface").rglob("*.rows"))
