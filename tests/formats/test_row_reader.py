@@ -79,7 +79,7 @@ def test_file_modified_while_open_is_an_error(file: Path, how: str) -> None:
         file.write_bytes(os.urandom(file.stat().st_size))
     else:
         file.write_bytes(file.read_bytes() + b"more")
-    for use in (lambda: read(rows, [50]), rows.map):
+    for use in (lambda: read(rows, [50]), rows.memory_map):
         with pytest.raises(CheckpointError, match="was modified while it was open"):
             use()
 
