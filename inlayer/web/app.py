@@ -123,16 +123,17 @@ class WalkService:
         return self.find(query.model).table_scene
 
     def gradient_step(self, query: GradientStepRequest) -> GradientStepFacts:
-        """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
+        """Take one step of gradient descent on the table with each learning rate: the loss, next tokens, moved rows."""
         pipeline = self.find(query.model)
         return take_gradient_step(
-            pipeline, query.texts, rates=query.rates, max_tokens=query.max_tokens, first_token=query.first_token,
-            change=_change(query), projection=self.maps[id(pipeline)].projection(query.method),
+            pipeline, query.texts, learning_rates=query.learning_rates, max_tokens=query.max_tokens,
+            first_token=query.first_token, change=_change(query),
+            projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
     def gradient_step_threads(self, query: GradientStepRequest) -> WorkerThreads:
-        """Choose the threads for a step of gradient descent with each of the rates."""
-        return self.threads(query, len(query.rates) * len(query.texts) * query.max_tokens)
+        """Choose the threads for a step of gradient descent with each of the learning rates."""
+        return self.threads(query, len(query.learning_rates) * len(query.texts) * query.max_tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
         """Return coordinates for every row. If there are none, they are still being computed; request them later."""

@@ -99,7 +99,7 @@ def test_file_truncated_during_a_read_is_an_error(file: Path, monkeypatch: pytes
     """The file is truncated after the check, so the read itself must detect it."""
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     os.truncate(file, OFFSET + WIDTH)
-    monkeypatch.setattr(FileRows, "check", lambda _: None)
+    monkeypatch.setattr(FileRows, "check_unmodified", lambda _: None)
     with pytest.raises(CheckpointError, match="truncated while it was open"):
         read(rows, [50])
 
