@@ -37,9 +37,9 @@ MAX_MATCHES = 0.5  # share of the ordinary rows: beyond this, a criterion does n
 
 
 class Undertrained(NamedTuple):
-    """The undertrained rows as flags. A threshold is None if its criterion was not used."""
+    """The undertrained rows as a mask. A threshold is None if its criterion was not used."""
 
-    flags: Mask
+    mask: Mask
     n_references: int
     norm_threshold: float | None = None
     cosine_threshold: float | None = None
