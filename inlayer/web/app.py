@@ -37,7 +37,7 @@ from inlayer.trace.html import content_security_policy, page
 from inlayer.trace.scene import SceneFacts, TableScene, describe_scene
 from inlayer.trace.token_facts import InitializationFacts, describe_token, initialize
 from inlayer.web.course import add_course
-from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page
+from inlayer.web.guard import INTERNAL_ERROR, GuardMiddleware, error_page, error_response, expects_page
 from inlayer.web.openai import add_embeddings
 from inlayer.web.request_body import JsonRoute
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
@@ -164,16 +164,16 @@ def make_app(
     *,
     token: str,
     hosts: tuple[str, ...] = (),
-    runs_code: bool = False,
+    allow_code_execution: bool = False,
     api_key: str | None = None,
-) -> Guard:
+) -> GuardMiddleware:
     """Build the ASGI application that serves these models to clients that present this token.
 
     Args:
         pipelines: The models by name.
         token: The token that every request must present.
         hosts: Host names to accept, in addition to localhost and IP addresses.
-        runs_code: Whether clients may run code on this machine, in the tasks of the course.
+        allow_code_execution: Whether clients may run code on this machine, in the tasks of the course.
         api_key: A key that requests to /v1/ may present instead of the token.
 
     Returns:
@@ -202,9 +202,9 @@ def make_app(
     add_route(app, "GET /api/map", service.map, service.waiting)
     add_route(app, "GET /api/inspect", service.inspect, service.large)
     add_embeddings(app, service.pipelines, service.small)
-    add_course(app, runs_code=runs_code)
+    add_course(app, allow_code_execution=allow_code_execution)
     _add_errors(app, service)
-    return Guard(app, token=token, hosts=hosts, api_key=api_key)
+    return GuardMiddleware(app, token=token, hosts=hosts, api_key=api_key)
 
 
 def _add_page(app: FastAPI, path: str, document: str, headers: dict[str, str]) -> None:
