@@ -105,7 +105,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def keep_old_file(path: Path, pattern: str) -> Path | None:
+def back_up_file(path: Path, pattern: str) -> Path | None:
     """Rename a file to the first free name, numbered from 1. Return None if there is no such file."""
     names = (path.with_name(pattern.format(number)) for number in itertools.count(1))
     if not path.exists():
@@ -183,7 +183,7 @@ class ProgressFile:
     def reset(self) -> Path | None:
         """Start over, and return the path of the old file, if there was one."""
         with self._locked():
-            return keep_old_file(self.path, "progress.before-reset-{}.json")
+            return back_up_file(self.path, "progress.before-reset-{}.json")
 
     def merge(self, other: ProgressState) -> None:
         """Add what was done on another machine."""
@@ -203,7 +203,7 @@ class ProgressFile:
         try:
             return self._load()
         except DamagedProgressError as error:
-            backup = keep_old_file(self.path, "progress.damaged-{}.json")
+            backup = back_up_file(self.path, "progress.damaged-{}.json")
             self.on_notice(f"progress was reset because {error}; the file is kept as {format_path(backup or '')}")
             return ProgressState()
 

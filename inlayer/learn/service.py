@@ -20,7 +20,7 @@ from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found_error
 from inlayer.learn.course_steps import CourseOverview
-from inlayer.learn.progress_file import ProgressFile, ProgressState, keep_old_file, now
+from inlayer.learn.progress_file import ProgressFile, ProgressState, back_up_file, now
 from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion, random_seed
 from inlayer.learn.task_files import SourceFile, TaskFile, find_folder
 
@@ -230,7 +230,7 @@ class CourseService:
                 task_files.require_unchanged(path, current, base_digest)
             if current is not None and current.text == task.starter:
                 return None
-            backup = keep_old_file(path, f"{path.name}.bak{{}}")
+            backup = back_up_file(path, f"{path.name}.bak{{}}")
             task_files.write_file(path, task.starter)
         return backup
 
