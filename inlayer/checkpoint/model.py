@@ -20,7 +20,7 @@ from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
-from inlayer.checkpoint.text_vectors import TextVectors
+from inlayer.checkpoint.text_vectors import EncodeMixin
 from inlayer.errors import ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from inlayer.head import Head
 
 
-class Model(TextVectors):
+class Model(EncodeMixin):
     """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
     Attributes:

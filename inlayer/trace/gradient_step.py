@@ -114,7 +114,7 @@ def take_gradient_step(
     for learning_rate in map(float, learning_rates):
         moved_UD = rows_UD - learning_rate * moves_UD
         hidden_BTD = loss.hidden(loss.gather(moved_UD))
-        hidden_ND = torch.cat((hidden_BTD[0, last][None], loss.predicting(hidden_BTD)))
+        hidden_ND = torch.cat((hidden_BTD[0, last][None], loss.select_predicting(hidden_BTD)))
         moved_VD = weight_VD - learning_rate * gradient_VD if loss.head.tied else weight_VD
         logits_NV = compute_logits(loss.head, hidden_ND, moved_VD, loss.bias)
         after_last_V, predicted_V = functional.softmax(logits_NV[[0, -1]], dim=-1)
