@@ -34,7 +34,7 @@ from inlayer.shapes import Bytes, Ids, Mask
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes
 
-MAX_TEXT = 32  # characters of a token that are shown
+MAX_SHOWN_CHARACTERS = 32  # characters of a token that are shown
 MAX_EXAMPLES = 5
 IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
 MAX_IDS_TRIED = 2**18  # ids beyond the table; tokens with larger ids are counted but not listed
@@ -100,7 +100,7 @@ class TokenKinds:
         """Return the text of a token, shortened; None without a token."""
         token = token_bytes(self.tokenizer, token_id)
         text = None if token is None else text_of_bytes(token)
-        return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+        return text if text is None or len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 1] + "…"
 
     def examples(self, ids: Sequence[int], values: Sequence[float | None] = ()) -> tuple[Example, ...]:
         """Return the first few of these ids, with their tokens and values."""

@@ -26,7 +26,7 @@ from inlayer.files import file_errors, format_path, locked, quote, write_atomic
 
 VERSION = 2
 FORMAT = "inlayer progress"
-MAX_BYTES = 2**24
+MAX_PROGRESS_BYTES = 2**24
 UNWRITABLE = "cannot be written (set INLAYER_DATA to another folder)"
 LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
 MAX_HINTS = 3
@@ -195,7 +195,7 @@ class ProgressFile:
             return self.unsaved
         missing = suppress(FileNotFoundError, NotADirectoryError)
         with file_errors(self.path, kind=ProgressAccessError), missing, self.path.open("rb") as file:
-            return load_state(file.read(MAX_BYTES + 1), format_path(self.path))
+            return load_state(file.read(MAX_PROGRESS_BYTES + 1), format_path(self.path))
         return ProgressState()
 
     def _load_or_reset(self) -> ProgressState:
@@ -242,8 +242,8 @@ def dump_state(state: ProgressState) -> bytes:
 
 def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
     """Parse JSON from `dump_state`. InputError if a newer inlayer wrote it; otherwise DamagedProgressError."""
-    if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"{source} is larger than {MAX_BYTES:,} bytes")
+    if len(data) > MAX_PROGRESS_BYTES:
+        raise DamagedProgressError(f"{source} is larger than {MAX_PROGRESS_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

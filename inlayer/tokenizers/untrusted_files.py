@@ -44,7 +44,7 @@ PARTS = {
     "post_processor": "processors",
     "decoder": "decoders",
 }
-FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
+JSON_FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
 # Limits of what all parts together make of a text. ALBERT's file has the largest factor of published ones, 648: NFKD
 # and sentencepiece's rules each turn one character into up to 18, and Metaspace doubles. The others have at most 72,
@@ -58,7 +58,7 @@ MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text: a pattern
 SMALL_GROWTH = 4  # above it, patterns may have one repeated part; several would take growth^3 and more
 MAX_STEPS = 100  # total for all parts except the model; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
-EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
+EXPANSION_FACTOR = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2, "WordPiece": 2, "BPEDecoder": 2, "CTC": 2}  # fmt: skip
 NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # only the largest of a sequence counts
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
@@ -152,7 +152,7 @@ def unreadable_part_error(config: dict[str, Any], source: str, error: Exception)
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
                 name = printable(kind[:40])
                 return TokenizerError(f"{source}: its {part} type {name!r} is not known to the tokenizers library")
-    unknown = next((key for key in config if key not in FIELDS), None)
+    unknown = next((key for key in config if key not in JSON_FIELDS), None)
     if unknown is not None:
         return TokenizerError(f"{source}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
     message = first_line(error)
@@ -293,7 +293,7 @@ def step_growth(step: dict[str, Any]) -> tuple[float, int]:
     if kind in ("BertProcessing", "RobertaProcessing"):
         return 1.0, 4
     if kind != "TemplateProcessing":
-        return float(EXPANSION.get(kind, 1)), len(step.get("prepend") or "")
+        return float(EXPANSION_FACTOR.get(kind, 1)), len(step.get("prepend") or "")
     lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
     added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
     return max(1.0, sum("Sequence" in piece for piece in step["single"])), added

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 LEARNING_RATES = (0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
-MAX_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
+MAX_TABLE_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
 MAX_MOVED = 64  # rows reported
 MAX_NEXT = 5
 NEIGHBORS = 10
@@ -102,7 +102,7 @@ def take_gradient_step(
     if loss is None or loss.sum_reason:
         return facts if loss is None else replace(facts, note=loss.note())
     facts = replace(facts, loss_kind="next token", note=loss.note())
-    if pipeline.numel() > MAX_VALUES:
+    if pipeline.numel() > MAX_TABLE_VALUES:
         return replace(facts, note="the table is too large to compute a training step here")
     padding, weight_VD, gradient_VD = loss.layer.padding_idx, pipeline.head_rows(), _table_gradient(loss)
     used = dict.fromkeys(loss.ids_BT[result.mask_BT].tolist())  # in order of first occurrence

@@ -17,7 +17,7 @@ from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
 MAX_BATCH_TOKENS = 1_024  # texts x max_tokens: the work
-MAX_VALUES = 32_768  # texts x max_tokens x dims: the size of the response
+MAX_RESPONSE_VALUES = 32_768  # texts x max_tokens x dims: the size of the response
 MAX_FIELDS = 1_024
 MAX_INTEGER = 2**63 - 1
 MAX_CODE = 65_536  # characters of a learner's file
@@ -76,7 +76,7 @@ class WalkRequest(RequestModel):
             )
         for name, value, limit in (
             (f"texts x max_tokens ({texts} x {tokens})", texts * tokens, MAX_BATCH_TOKENS),
-            (f"texts x max_tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_VALUES),
+            (f"texts x max_tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_RESPONSE_VALUES),
         ):
             if value > limit:
                 raise ValueError(f"{name}: {value:,} is more than the limit of {limit:,}")

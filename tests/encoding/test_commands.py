@@ -355,7 +355,7 @@ def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
 SLOW = """
 import sys, time
 from inlayer.encoding import lines, resumable_job
-resumable_job.PART_BYTES, lines.BLOCK = 128 * 4 * 50, 300
+resumable_job.PART_BYTES, lines.READ_BYTES = 128 * 4 * 50, 300
 write = resumable_job.write_part
 def slowly(*arguments):
     write(*arguments)
@@ -791,8 +791,8 @@ def test_lines_of_a_record_with_a_bad_quote_are_named(run, tmp_path):
 
 @pytest.mark.parametrize("file", ["a.txt", "a.jsonl", "a.csv", "quoted.csv"])
 def test_line_that_is_too_long_is_skipped_and_reported(file, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MAX_TEXT", 50)
-    monkeypatch.setattr(lines, "BLOCK", 16)
+    monkeypatch.setattr(lines, "MAX_TEXT_BYTES", 50)
+    monkeypatch.setattr(lines, "READ_BYTES", 16)
     texts = ["one", "x" * 500, "y" * 51, "two"]
     written = {".txt": texts, ".jsonl": [json.dumps({"text": text}) for text in texts], ".csv": ["text", *texts]}
     content = "\n".join(written[Path(file).suffix])

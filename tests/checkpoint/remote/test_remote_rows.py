@@ -82,7 +82,7 @@ def test_many_rows_download_the_table_once(hub: Hub, local: np.ndarray) -> None:
 
 
 def test_download_in_blocks(hub: Hub, local: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "SYNC_BYTES", 100_000)
     source = open_rows()
     hub.reset()
     assert np.array_equal(source.memory_map(), local)
@@ -111,7 +111,7 @@ def test_long_runs_of_rows_are_split(hub: Hub, local: np.ndarray, monkeypatch: p
 def test_interrupted_download_resumes(
     hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "SYNC_BYTES", 100_000)
     monkeypatch.setattr(remote_rows, "BLOCKS", 1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 1)
     source = open_rows()
@@ -168,7 +168,7 @@ def test_damaged_table_file_is_not_used(hub: Hub, local: np.ndarray, tmp_path: P
 def test_table_without_etag_is_never_reused(
     hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "SYNC_BYTES", 100_000)
     monkeypatch.setattr(remote_rows, "BLOCKS", 1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 1)
     hub.omit_etag, url = True, f"{hub.endpoint}/{REPO}/resolve/main"
