@@ -30,7 +30,7 @@ from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 
 MODELS = ("wordllama", "minilm", "smollm2", "default")
 FITTED: dict[str, dict[str, Any]] = {
-    "SIF": {"components": 0}, "SIF, 1 component": {}, "SIF, whitened": {"components": 0, "whiten": True},
+    "SIF": {"remove_components": 0}, "SIF, 1 component": {}, "SIF, whitened": {"remove_components": 0, "whiten": True},
 }  # fmt: skip
 
 

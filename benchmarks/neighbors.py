@@ -54,7 +54,7 @@ def one_query(path: Path) -> dict[str, list[float]]:
     """Seconds of one query, and of one pass over the bytes."""
     table = open_table(path, *ONE)
     query = np.random.default_rng(1).standard_normal((1, ONE[1]))
-    words: npt.NDArray[np.uint64] = table.source.map().reshape(-1).view(np.uint64)
+    words: npt.NDArray[np.uint64] = table.source.memory_map().reshape(-1).view(np.uint64)
     peers: dict[str, Callable[[], object]] = {
         "numpy pass": lambda: np.add.reduce(words),
         "inlayer": lambda: nearest(table, query, K),

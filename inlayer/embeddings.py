@@ -40,7 +40,7 @@ from inlayer.positions import (
     make_position_ids,
     positions_from_spec,
 )
-from inlayer.tables import Table, add_pooled, check_id_range
+from inlayer.tables import Table, add_into_buffer, check_id_range
 from inlayer.tensors import apply_projection, check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
 CosSin: TypeAlias = tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]
@@ -293,7 +293,7 @@ class Embeddings(ExtraTables):
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):
             hidden = after("norm", self.norm(hidden))
         for name, added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
-            hidden = after(name, add_pooled(hidden, added), added)
+            hidden = after(name, add_into_buffer(hidden, added), added)
         if self.norm is not None and self.norm_at == "sum":
             hidden = after("norm", self.norm(hidden))
         if self.mask_padding == "ids" and attention_mask is None and input_ids is not None:

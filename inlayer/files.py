@@ -95,7 +95,7 @@ def path_kind(path: Path) -> str:
     return "folder" if stat.S_ISDIR(mode) else "special"
 
 
-def not_a_file(path: Path, kind: str) -> MissingFileError:
+def not_a_file_error(path: Path, kind: str) -> MissingFileError:
     """Return the error for a path that should be a file; `kind` is as returned by `path_kind`."""
     problems = {"missing": ": not found", "folder": " is a folder, not a file"}
     problem = problems.get(kind, " is not a regular file (it is a device, pipe, or socket)")
@@ -105,7 +105,7 @@ def not_a_file(path: Path, kind: str) -> MissingFileError:
 def check_kind(path: Path, *kinds: str, advice: str = "") -> str:
     """Return the kind of a path if it is one of these. Otherwise, raise an error that ends in `advice`."""
     if (kind := path_kind(path)) not in kinds:
-        error = not_a_file(path, kind)
+        error = not_a_file_error(path, kind)
         raise MissingFileError(f"{error}; {advice}") if advice else error
     return kind
 

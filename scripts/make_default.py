@@ -129,8 +129,8 @@ def train(config: TrainConfig) -> Run:
     run = Run.open(config.out) if is_run(Path(config.out)) else Run.create(config)
     if run.config != config:
         raise SystemExit(f"{config.out} contains a run with other settings; remove it or choose another --work")
-    if load_state(run.inner) is None:
-        save_state(run.inner, 0, untrained(run).state(), run._checksums(metrics=b""))
+    if load_state(run.state_dir) is None:
+        save_state(run.state_dir, 0, untrained(run).state(), run._checksums(metrics=b""))
     if not run.train(ValidationLines()):
         raise SystemExit(f"stopped at step {len(run.metrics)}; run the same command again to resume")
     return run
@@ -195,9 +195,9 @@ class ValidationLines(TrainingProgress):
 
 def trained(run: Run) -> Decoder:
     """The decoder of the last state, with its scales multiplied in."""
-    state = load_state(run.inner)
+    state = load_state(run.state_dir)
     assert state is not None
-    config = run.decoder_config(run.open_tokenizer(), open_tokens(run.inner / "tokens"))
+    config = run.decoder_config(run.open_tokenizer(), open_tokens(run.state_dir / "tokens"))
     made = Decoder(replace(config, input_scale=1.0, output_scale=1.0), device="meta")
     made.load_state_dict(without_scales(config, model_tensors(state.tensors)), assign=True)
     return made
@@ -221,7 +221,7 @@ def shrink(decoder: Decoder, by: float) -> Decoder:
 
 def measure(run: Run, made: Decoder, tokenizer: Tokenizer, evals: Path | None) -> dict[str, Any]:
     """Losses before training, after it and after rounding, and the word similarities of the table."""
-    tokens, counts = open_tokens(run.inner / "tokens"), untrained(run).decoder
+    tokens, counts = open_tokens(run.state_dir / "tokens"), untrained(run).decoder
     losses = {"untrained": counts, "trained": trained(run), "rounded": made}
     metrics: dict[str, Any] = {
         "tokens": {"train": tokens.train.size, "validation": tokens.validation.size},

@@ -18,7 +18,7 @@ from inlayer.files import (
     format_path,
     join_names,
     locked,
-    not_a_file,
+    not_a_file_error,
     path_kind,
     printable,
     quote,
@@ -45,7 +45,7 @@ def test_kinds_of_paths(tmp_path: Path) -> None:
     kinds = {tmp_path / "file": "file", tmp_path: "folder", tmp_path / "no": "missing", Path(os.devnull): "special"}
     assert {path: path_kind(path) for path in kinds} == kinds
     assert path_kind(tmp_path / "file" / "below") == "missing"
-    messages = {kind: str(not_a_file(Path("x"), kind)) for kind in ("missing", "folder", "special")}
+    messages = {kind: str(not_a_file_error(Path("x"), kind)) for kind in ("missing", "folder", "special")}
     assert messages == {
         "missing": "x: not found",
         "folder": "x is a folder, not a file",

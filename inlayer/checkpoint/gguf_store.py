@@ -138,7 +138,7 @@ class GgufStore(Store):
 
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array, and None for nested arrays, which no tokenizer uses."""
-        data = self.files.open(self._first).take(array.offset, array.nbytes).tobytes()
+        data = self.files.open(self._first).read_bytes(array.offset, array.nbytes).tobytes()
         if array.kind in SCALARS:
             return np.frombuffer(data, SCALARS[array.kind])
         if array.kind != STRING:

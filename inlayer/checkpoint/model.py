@@ -20,7 +20,7 @@ from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
-from inlayer.checkpoint.text_vectors import TextVectors
+from inlayer.checkpoint.text_vectors import EncodeMixin
 from inlayer.checks import check_type
 from inlayer.errors import ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from inlayer.head import Head
 
 
-class Model(TextVectors):
+class Model(EncodeMixin):
     """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
     Attributes:
@@ -271,8 +271,8 @@ class Model(TextVectors):
             words_only: Return only whole words.
 
         Returns:
-            `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `with_inputs`. Only the last includes
-            a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
+            `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `answers_with_inputs`. Only the last
+            includes a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
 
         Raises:
             InputError: If a query is empty, zero, or not finite, or the model has no such table.

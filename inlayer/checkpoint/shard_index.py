@@ -23,7 +23,7 @@ from inlayer.formats.row_reader import ByteFile
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
-MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
+MAX_JSON_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
 PART = 64 << 10  # bytes; the whole index of most models
 WEIGHTS = (".safetensors", ".bin")
@@ -84,8 +84,8 @@ class PartialIndex(Mapping[str, str]):
 
 def parse_index(data: bytes, source: str) -> dict[str, str]:
     """Return the file of every tensor."""
-    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise CheckpointError(f"{source} has more than {MAX_VALUES:,} values; no model has that many tensors")
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_JSON_VALUES:
+        raise CheckpointError(f"{source} has more than {MAX_JSON_VALUES:,} values; no model has that many tensors")
     weight_map: Any = parse_json(data, source, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{source} has no weight_map, which maps every tensor to its file")

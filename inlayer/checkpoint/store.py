@@ -38,7 +38,7 @@ from inlayer.formats.torch_file import read_file
 from inlayer.formats.torch_pickle import TensorView
 from inlayer.shapes import Array, Bytes, Ids
 from inlayer.tables import RowSource, StoredTable
-from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
+from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype_error
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
 SINGLE = "model.safetensors"
@@ -101,7 +101,7 @@ class Store(ABC):
         """Read a whole tensor of integers."""
         tensor = self.find(name)
         if tensor.dtype not in INTEGERS:
-            raise wrong_dtype(tensor, "integers")
+            raise wrong_dtype_error(tensor, "integers")
         return self._read_tensor(tensor).view(INTEGERS[tensor.dtype]).reshape(tensor.shape).astype(np.int64)
 
     @abstractmethod
@@ -121,7 +121,7 @@ class Store(ABC):
         return f"its tensors are those of a {kind} adapter; open its base model"
 
     def _read_tensor(self, tensor: TensorInfo) -> Bytes:
-        return self.files.open(tensor.file).take(tensor.offset, tensor.nbytes)
+        return self.files.open(tensor.file).read_bytes(tensor.offset, tensor.nbytes)
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
         """Return the bytes of a tensor's rows, of any dtype."""
@@ -185,7 +185,7 @@ class FolderStore(Store):
 
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], None]:
         if tensor.dtype not in SAFETENSORS_DTYPES:
-            raise wrong_dtype(tensor, "floating-point values")
+            raise wrong_dtype_error(tensor, "floating-point values")
         return SAFETENSORS_DTYPES[tensor.dtype], None
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:

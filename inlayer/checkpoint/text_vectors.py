@@ -1,4 +1,4 @@
-"""TextVectors: the methods of a Model that turn texts into vectors.
+"""EncodeMixin: the methods of a Model that turn texts into vectors.
 
 [texts] -> ids -> rows -> pooling -> vectors
 - the work is done in encoding/, which is imported on the first call
@@ -27,7 +27,7 @@ TextPool: TypeAlias = Literal["mean", "first", "last", "max"]
 Pool: TypeAlias = Literal["mean", "first", "last", "max", "none"]
 
 
-class TextVectors:
+class EncodeMixin:
     """Methods that turn texts into vectors; `Model` inherits them."""
 
     _last_encoder: tuple[object, Encoder] | None = None

@@ -110,7 +110,7 @@ def _print_report(
             cells = (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
             rows.append((*cells, f"undertrained in {' and '.join(names)}" if names else ""))
         output.print()
-        title = "differ most" if comparison.aligned else "moved most"
+        title = "differ most" if comparison.rotated else "moved most"
         print_table((title, "cosine", "norm in A", "norm in B", ""), rows, left={0, 4})
 
 
@@ -120,7 +120,7 @@ def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tup
     median = (
         "none comparable"
         if math.isnan(comparison.median_cosine)
-        else f"median cosine {comparison.median_cosine:.3f}, {rotated if comparison.aligned else 'compared directly'}"
+        else f"median cosine {comparison.median_cosine:.3f}, {rotated if comparison.rotated else 'compared directly'}"
     )
     damaged = f"{comparison.n_damaged:,} zero or not finite in A or B; " if comparison.n_damaged else ""
     overlap = comparison.overlap

@@ -75,16 +75,16 @@ def evaluate(
         console().print()
     if answers:
         print_table(
-            ("analogies", "questions", "covered", "correct", "nearest to C", "inputs not excluded"),
+            ("analogies", "questions", "covered", "correct", "nearest to C", "inputs allowed"),
             [
-                (score.name, f"{score.questions:,}", f"{score.covered:,}", *_cells(score[3:], ".1%"))
+                (score.name, f"{score.questions:,}", f"{score.n_covered:,}", *_cells(score[3:], ".1%"))
                 for score in answers
             ],
         )
         print_note(
             "Covered: questions whose four words are single tokens with nonzero, finite rows. Nearest to C: the "
-            "answer is the token nearest to the third word, without arithmetic. Inputs not excluded: the three words "
-            "of a question are also possible answers."
+            "answer is the token nearest to the third word, without arithmetic. Inputs allowed: the three words of "
+            "a question are also possible answers."
         )
 
 

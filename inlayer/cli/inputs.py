@@ -19,8 +19,8 @@ from inlayer.files import check_is_file, check_path, file_errors, format_path, p
 if TYPE_CHECKING:
     from inlayer.shapes import Array
 
-MAX_BYTES = 2**20  # maximum size of one text
-MAX_VALUES = 2**26  # maximum size of the vectors: 256 MB in float32
+MAX_TEXT_BYTES = 2**20  # maximum size of one text
+MAX_VECTOR_VALUES = 2**26  # maximum size of the vectors: 256 MB in float32
 
 
 def read_texts(texts: list[str], files: list[str]) -> list[str]:
@@ -32,7 +32,7 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
         for number, text in enumerate(texts, start=1)
     ]
     for name in files:
-        data = read_prefix(check_path(name, "--file"), MAX_BYTES, allow_pipe=True)
+        data = read_prefix(check_path(name, "--file"), MAX_TEXT_BYTES, allow_pipe=True)
         given.append(_decode_text(data, format_path(name)))
     return given
 
@@ -65,12 +65,12 @@ def _from_standard_input() -> str:
     if sys.stdin is None:
         raise InputError("standard input is closed")
     with file_errors("standard input"):
-        return _decode_text(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
+        return _decode_text(sys.stdin.buffer.read(MAX_TEXT_BYTES + 1), "standard input")
 
 
 def _decode_text(data: bytes, name: str) -> str:
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{name} is larger than {MAX_BYTES:,} bytes, the limit for a text")
+    if len(data) > MAX_TEXT_BYTES:
+        raise InputError(f"{name} is larger than {MAX_TEXT_BYTES:,} bytes, the limit for a text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -94,7 +94,7 @@ def read_vectors(name: str) -> Array:
 
     mapped = map_array(check_is_file(check_path(name, "--embeds")))
     is_float = mapped.dtype.kind == "f" and mapped.dtype.itemsize <= 8
-    if not is_float or mapped.ndim not in (2, 3) or mapped.size > MAX_VALUES:
-        expected = f"float16, float32, or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
+    if not is_float or mapped.ndim not in (2, 3) or mapped.size > MAX_VECTOR_VALUES:
+        expected = f"float16, float32, or float64 (T, D) or (B, T, D), with at most {MAX_VECTOR_VALUES:,} values"
         raise InputError(f"{format_path(name)} has dtype {mapped.dtype} and shape {mapped.shape}; expected {expected}")
     return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

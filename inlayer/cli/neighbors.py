@@ -113,7 +113,7 @@ def analogy(
         return
     a, b, c = (short_text(word) for word in (first, second, third))
     if any(result):
-        _print_side_by_side(dict(zip((f"{a} - {b} + {c}", f"{a} alone", "inputs not excluded"), result, strict=True)))
+        _print_side_by_side(dict(zip((f"{a} - {b} + {c}", f"{a} alone", "inputs allowed"), result, strict=True)))
     else:
         console().print(_nothing_found(words_only))
     if result.answers and result.nearest_to_first:

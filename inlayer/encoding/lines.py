@@ -11,9 +11,9 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from typing import Any
 
-BLOCK = 2**22  # bytes read at a time
-MAX_TEXT = 2**26  # bytes of one line or field
-TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
+READ_BYTES = 2**22  # bytes read at a time
+MAX_TEXT_BYTES = 2**26  # bytes of one line or field
+TOO_LONG = f"more than {MAX_TEXT_BYTES:,} bytes, the limit for one text"
 
 
 def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
@@ -22,17 +22,17 @@ def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[i
     A line that is too long is skipped; `on_long_line` gets its number.
     """
     number = 1
-    while data := stream.read(BLOCK):
+    while data := stream.read(READ_BYTES):
         last = data.rfind(b"\n") + 1  # the start of the last line, which is completed here
-        data += stream.readline(MAX_TEXT + 1)
-        is_long = len(data) - last - data.endswith(b"\n") > MAX_TEXT
+        data += stream.readline(MAX_TEXT_BYTES + 1)
+        is_long = len(data) - last - data.endswith(b"\n") > MAX_TEXT_BYTES
         if whole := data[:last] if is_long else data:
             yield number, whole.removeprefix(BOM_UTF8 if number == 1 else b"").removesuffix(b"\n")
             number += whole.count(b"\n")
         if is_long:
             on_long_line(number)
             number += 1
-            while not data.endswith(b"\n") and (data := stream.readline(BLOCK)):
+            while not data.endswith(b"\n") and (data := stream.readline(READ_BYTES)):
                 pass
 
 
@@ -44,10 +44,10 @@ class CountedLines:
 
     def read(self) -> str:
         """Return the next line, or "" at the end. Raises csv.Error if it is too long; the next call skips it."""
-        line: str = self.stream.readline(MAX_TEXT)
+        line: str = self.stream.readline(MAX_TEXT_BYTES)
         self.number += bool(line)
-        if len(line) < MAX_TEXT or line.endswith(("\n", "\r")):
+        if len(line) < MAX_TEXT_BYTES or line.endswith(("\n", "\r")):
             return line
         while line and not line.endswith(("\n", "\r")):
-            line = self.stream.readline(BLOCK)
+            line = self.stream.readline(READ_BYTES)
         raise csv.Error("line larger than field limit")

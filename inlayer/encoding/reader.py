@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.encoding.columns import TextRows
-from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, blocks
+from inlayer.encoding.lines import MAX_TEXT_BYTES, READ_BYTES, TOO_LONG, CountedLines, blocks
 from inlayer.encoding.source_files import PACKED, file_kind
 from inlayer.errors import InlayerError, InputError, needs_package
 from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
@@ -142,7 +142,7 @@ class Reader:
             with io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
                 yield from self._csv(text, name, "\t" if kind == ".tsv" else ",")
         elif kind == ".txt" and self.per_file:
-            data = stream.read(MAX_TEXT + 1).removeprefix(BOM_UTF8)
+            data = stream.read(MAX_TEXT_BYTES + 1).removeprefix(BOM_UTF8)
             yield self._rows(f"{name}, text", [(1, data)], _decode)
         else:
             read, place = self._lines if kind == ".txt" else self._json, f"{name}, line"
@@ -186,7 +186,7 @@ class Reader:
         return check_text(record.pop(field), f"field {quote(field)}"), record
 
     def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
-        csv.field_size_limit(MAX_TEXT)
+        csv.field_size_limit(MAX_TEXT_BYTES)
         lines = CountedLines(stream)
         reader = csv.reader(iter(lines.read, ""), delimiter=delimiter, strict=True)
         try:
@@ -257,7 +257,7 @@ class Reader:
             import pyarrow.parquet as pq
 
             # Read in blocks; otherwise all columns of a row group would be in memory.
-            with pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES) as file:
                 schema, metadata = file.schema_arrow, file.metadata
                 column = self._column(schema.names, name)
                 kind = schema.field(column).type
@@ -324,7 +324,7 @@ def _read_errors(name: str) -> Iterator[None]:
 
 def _decode(data: bytes) -> Record:
     """Return the text in a line or in a whole file."""
-    if len(data) > MAX_TEXT:
+    if len(data) > MAX_TEXT_BYTES:
         raise InputError(TOO_LONG)
     try:
         return data.decode().removesuffix("\r"), {}

@@ -57,7 +57,7 @@ class RowPooler:
     def rows(self, ids: Ids) -> Vectors:
         """Return the rows (n, D) of checked ids in float32, scaled."""
         if "_whole" in self.__dict__:
-            self.table.source.check()
+            self.table.source.check_unmodified()
             return self._whole.take(ids, 0)
         rows = to_float32(self.table.rows(ids))
         return rows if self.scale is None else rows * self.scale[ids, None].astype(np.float32)
@@ -134,7 +134,7 @@ class RowPooler:
                 self._uses += flat.size
                 if "_whole" in self.__dict__ or self._uses * 4 > self.table.num_embeddings:
                     whole = self._whole
-                    self.table.source.check()
+                    self.table.source.check_unmodified()
                     return whole, flat
         used, index = np.unique(flat, return_inverse=True)
         return self.rows(used), index

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import format_path, not_a_file, path_kind
+from inlayer.files import format_path, not_a_file_error, path_kind
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
@@ -61,7 +61,7 @@ def find_sources(arguments: list[str]) -> tuple[list[Path | str], list[Path]]:
             sources += files
             skipped += [file for file in found if file not in files]
         elif kind == "special" or (kind == "missing" and file_kind(path)):
-            raise not_a_file(path, kind)
+            raise not_a_file_error(path, kind)
         elif kind == "missing" and PATH_LIKE.fullmatch(argument):
             advice = "to embed it as text, pass it on standard input (-)"
             raise MissingFileError(f"{format_path(path)}: not found; {advice}")

@@ -71,7 +71,7 @@ class Weighting:
         texts: Sequence[str],
         *,
         sif: float | int = 1e-3,
-        components: int = 1,
+        remove_components: int = 1,
         whiten: bool = False,
         dim: int | None = None,
     ) -> Weighting:
@@ -81,7 +81,7 @@ class Weighting:
             model: The model whose rows are weighted.
             texts: A sample of texts.
             sif: The constant a of smooth inverse frequency; 0 turns it off.
-            components: Number of common components to project out.
+            remove_components: Number of common components to project out.
             whiten: Subtract the mean, and give all directions the same variance.
             dim: Keep only the `dim` directions with the largest variance. Requires `whiten`.
 
@@ -92,7 +92,8 @@ class Weighting:
             InputError: If a setting is invalid, or the texts have no tokens.
 
         Example:
-            >>> inlayer.Weighting.fit(inlayer.load("default"), ["I love dogs", "I love cats"], components=0).width
+            >>> model = inlayer.load("default")
+            >>> inlayer.Weighting.fit(model, ["I love dogs", "I love cats"], remove_components=0).width
             128
         """
         if not hasattr(model, "table"):
@@ -100,18 +101,18 @@ class Weighting:
         texts, width = check_texts(texts), model.table.embedding_dim
         if isinstance(sif, bool) or not is_finite(sif) or sif < 0:
             raise InputError(f"sif is {sif!r}; it must be a finite number >= 0 (0 turns it off)")
-        if not is_integer(components) or not 0 <= components < width:
-            raise InputError(f"components is {components!r}; it must be an integer in 0..{width - 1}")
+        if not is_integer(remove_components) or not 0 <= remove_components < width:
+            raise InputError(f"remove_components is {remove_components!r}; it must be an integer in 0..{width - 1}")
         if not isinstance(whiten, (bool, np.bool_)):
             raise DtypeError(f"whiten is {whiten!r}; it must be True or False")
-        components = int(components)
+        remove_components = int(remove_components)
         if dim is not None:
             dim = check_size(dim, "dim")
             if not whiten or dim > width:
                 raise InputError(f"dim is {dim}; it requires whiten=True and must be at most {width}")
         encoder = Encoder(model)
         id_batches = [encoder.ids(batch) for batch in batches(texts)]
-        return fit_ids(model, id_batches, sif=sif, components=components, whiten=whiten, dim=dim)
+        return fit_ids(model, id_batches, sif=sif, remove_components=remove_components, whiten=whiten, dim=dim)
 
     @property
     def width(self) -> int:
@@ -223,8 +224,8 @@ class Weighting:
 
 
 def fit_ids(
-    model: Model, id_batches: list[Ragged], *, sif: float | int = 1e-3, components: int = 0, whiten: bool = False,
-    dim: int | None = None,
+    model: Model, id_batches: list[Ragged], *, sif: float | int = 1e-3, remove_components: int = 0,
+    whiten: bool = False, dim: int | None = None,
 ) -> Weighting:  # fmt: skip
     """Fit a weighting on texts that are already tokenized, with the checked settings of `Weighting.fit`."""
     texts, width = sum(map(len, id_batches)), model.table.embedding_dim
@@ -235,11 +236,11 @@ def fit_ids(
         )
     weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
     matrix, shift = np.eye(width), np.zeros(width)
-    if components or whiten:
+    if remove_components or whiten:
         scale = weights if model.token_weights is None else weights * model.token_weights
         mean, moment = _moments(RowPooler(model.table, scale), id_batches)
-    if components:
-        common = np.linalg.eigh(moment)[1][:, -components:]
+    if remove_components:
+        common = np.linalg.eigh(moment)[1][:, -remove_components:]
         matrix -= common @ common.T
     if whiten:
         shift = mean
@@ -248,7 +249,7 @@ def fit_ids(
         if selected.size == 0:
             raise InputError("the texts all have the same vector; whitening needs texts that differ")
         matrix = matrix @ (vectors[:, selected] / np.sqrt(values[selected]))
-    settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": texts}
+    settings = {"sif": sif, "remove_components": remove_components, "whiten": whiten, "dim": dim, "texts": texts}
     stored = [np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)]
     return Weighting(stored[0], stored[1], stored[2], settings)
 

@@ -49,14 +49,14 @@ def short_repr(value: object) -> str:
     return reprlib.repr(value)
 
 
-def invalid(name: str, value: object, expected: str) -> ConfigError:
+def invalid_error(name: str, value: object, expected: str) -> ConfigError:
     """Return the error for a field with this value."""
     return ConfigError(f"the config's {name} is {short_repr(value)}; expected {expected}")
 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
-        raise invalid(name, value, "a finite number")
+        raise invalid_error(name, value, "a finite number")
     return float(value)
 
 
@@ -99,7 +99,7 @@ class ConfigReader:
         if value is None:
             return None
         if type(value) is not int or not minimum <= value <= MAX_FIELD_SIZE:
-            raise invalid(name, value, f"an integer in {minimum}..{MAX_FIELD_SIZE:,}")
+            raise invalid_error(name, value, f"an integer in {minimum}..{MAX_FIELD_SIZE:,}")
         return value
 
     def index(self, *names: str) -> int | None:
@@ -108,7 +108,7 @@ class ConfigReader:
         if value is None:
             return None
         if type(value) is not int:
-            raise invalid(name, value, "an integer or null")
+            raise invalid_error(name, value, "an integer or null")
         return value if value >= 0 else None
 
     def number(self, *names: str, default: float) -> float:
@@ -124,13 +124,13 @@ class ConfigReader:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise invalid(name, value, "true or false")
+            raise invalid_error(name, value, "true or false")
         return value
 
     def numbers(self, name: str) -> tuple[float, ...]:
         _, value = self.get(name)
         if not isinstance(value, (list, tuple)):
-            raise invalid(name, value, "a list of numbers")
+            raise invalid_error(name, value, "a list of numbers")
         return tuple(_number(f"{name}[{index}]", number) for index, number in enumerate(value))
 
     def mapping(self, name: str) -> dict[str, Any]:

@@ -17,10 +17,10 @@ import ml_dtypes
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import ConfigReader, invalid, read_config, short_repr
+from inlayer.families.config_reader import ConfigReader, invalid_error, read_config, short_repr
 from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
-from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
+from inlayer.families.model_types import FAMILIES, GENERIC, INPUT_CONFIG_FIELDS, TEXT_TYPES
 from inlayer.families.ngram_configs import read_ngrams
 from inlayer.families.rope import N_HEAD_FIELDS, read_rotary
 from inlayer.families.spec import (
@@ -72,7 +72,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     outer_type = raw.get("model_type")
     type_name = outer_type if isinstance(outer_type, str) else ""
     whole = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
-    inner = raw.get(INNER.get(type_name, ""))
+    inner = raw.get(INPUT_CONFIG_FIELDS.get(type_name, ""))
     if isinstance(inner, Mapping):
         outer = {name: value for name, value in raw.items() if not str(name).startswith("rope_")}
         raw = {**outer, **inner, "model_type": type_name, **whole}
@@ -80,8 +80,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
         # The text part decides everything except what belongs to the whole model. It may lack a model_type.
         kind = nested.get("model_type")
-        raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **whole}
-    elif type_name in NESTED:
+        raw = {**nested, "model_type": TEXT_TYPES.get(type_name) if kind is None else kind, **whole}
+    elif type_name in TEXT_TYPES:
         problem = "which is missing or not an object"
         raise ConfigError(f"the {type_name} config needs its text part in text_config, {problem}")
     model_type = raw.get("model_type")
@@ -91,7 +91,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if kind == "None":
         types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
         raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
-    known = [name for name in (*FAMILIES, *NESTED) if name != model_type]  # it is one if a text part has a text part
+    # model_type is one of them if a text part has a text part
+    known = [name for name in (*FAMILIES, *TEXT_TYPES) if name != model_type]
     similar = get_close_matches(kind.strip("'"), known, cutoff=0.65)
     listed = f"; similar ones are {', '.join(similar)}" if similar else ""
     message = (
@@ -253,7 +254,7 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
 def _dropout(family: Family, config: ConfigReader) -> float:
     rate = config.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
     if not 0 <= rate <= 1:
-        raise invalid(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
+        raise invalid_error(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
     return rate
 
 
@@ -271,7 +272,7 @@ def _head(family: Family, config: ConfigReader, n_embd: int) -> HeadSpec:
     width = config.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
     mup_multiplier = config.number("logits_mup_width_multiplier", default=1.0)
     if not mup_multiplier:
-        raise invalid("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
+        raise invalid_error("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
     factor, multiplies = config.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = config.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(

@@ -352,7 +352,7 @@ FAMILIES: dict[str, Family] = {
 # fmt: on
 
 # Model types with a nested text config, and the type of that config if it has none of its own.
-NESTED: dict[str, str] = {
+TEXT_TYPES: dict[str, str] = {
     "aria": "aria_text", "emu3": "emu3_text_model", "fuyu": "persimmon", "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "gemma4_unified": "gemma4_unified_text", "got_ocr2": "qwen2",
     "embedding_gemma2": "embedding_gemma2_text", "inkling": "inkling_text", "kimi_k25": "deepseek_v3",
@@ -363,4 +363,4 @@ NESTED: dict[str, str] = {
     "qwen3_vl_moe": "qwen3_vl_moe_text", "qwen4_exp": "qwen4_exp_text", "ultravbert": "ultrabert",
 }  # fmt: skip
 # Model types whose input layer is described by a part of their config, next to fields of the whole.
-INNER: dict[str, str] = {"blt": "encoder_config", "t5gemma": "encoder"}
+INPUT_CONFIG_FIELDS: dict[str, str] = {"blt": "encoder_config", "t5gemma": "encoder"}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, invalid, short_repr
+from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, invalid_error, short_repr
 from inlayer.tables.ngram_hash import NgramSpec, primes_from
 
 MAX_HEADS = 1024  # limit for all memories of a model; DeepSeek-V4.1 has 48
@@ -55,13 +55,13 @@ def _qwen4(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[Ngram
     if not layers:
         return
     if layers[0] < 1:
-        raise invalid("ple_layer_ids", layers, "layers numbered from 1")
+        raise invalid_error("ple_layer_ids", layers, "layers numbered from 1")
     orders = _orders(config, ["ngram_size"], ["heads_per_ngram"], len(layers))
     heads = len(orders)
     width = _width_per_head(config.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
     multiple, (_, seed) = config.size("make_ngram_vocab_size_divisible_by"), config.get("seed")
     if type(seed) is not int:
-        raise invalid("seed", seed, "an integer")
+        raise invalid_error("seed", seed, "an integer")
     stop = _first_index(config, vocab_size)
     primes = _primes(config, "ngram_vocab_size_base", heads, len(layers))
     for index, (layer, moduli) in enumerate(zip(layers, primes, strict=True)):
@@ -157,7 +157,7 @@ def _primes(config: ConfigReader, name: str, heads: int, layers: int) -> list[tu
     """Return the sizes of each layer's hash heads: the primes from a size upward."""
     start, count = config.size(name), heads * layers
     if start * count > MAX_ROWS:
-        raise invalid(name, start, f"hash tables with at most {MAX_ROWS:,} rows for {count:,} hash heads")
+        raise invalid_error(name, start, f"hash tables with at most {MAX_ROWS:,} rows for {count:,} hash heads")
     primes = primes_from(start, count)
     return [primes[first : first + heads] for first in range(0, count, heads)]
 
@@ -179,7 +179,7 @@ def _integers(config: ConfigReader, name: str) -> list[int]:
         return []
     is_list = isinstance(value, (list, tuple)) and len(value) <= MAX_HEADS
     if not is_list or not all(type(item) is int and 0 <= item <= MAX_FIELD_SIZE for item in value):
-        raise invalid(name, value, f"a list of at most {MAX_HEADS:,} integers in 0..{MAX_FIELD_SIZE:,}")
+        raise invalid_error(name, value, f"a list of at most {MAX_HEADS:,} integers in 0..{MAX_FIELD_SIZE:,}")
     return list(value)
 
 
@@ -192,7 +192,7 @@ def _first_index(config: ConfigReader, vocab_size: int) -> int:
 
 def _check_inside(token: object, vocab_size: int, name: str) -> int:
     if type(token) is not int or not 0 <= token < vocab_size:
-        raise invalid(name, token, f"an id in 0..{vocab_size - 1:,} for its n-grams")
+        raise invalid_error(name, token, f"an id in 0..{vocab_size - 1:,} for its n-grams")
     return token
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from inlayer.errors import ConfigError
 from inlayer.families import rope_scaling_settings as rope_scaling
-from inlayer.families.config_reader import ConfigReader, invalid, short_repr
+from inlayer.families.config_reader import ConfigReader, invalid_error, short_repr
 from inlayer.families.family import Family
 from inlayer.families.rope_scaling_settings import RopeScaling
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
@@ -70,7 +70,7 @@ def _layers(family: Family, config: ConfigReader) -> tuple[str | None, ...] | No
             flags = [(layer + 1) % config.size("no_rope_layer_interval") != 0 for layer in range(count)]
     for name, value in (("layer_types", types), (flags_field, flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
-            raise invalid(name, value, "a list with one entry per layer")
+            raise invalid_error(name, value, "a list with one entry per layer")
     if flags and len(thetas := _layer_thetas(family, config)) > 1:
         return tuple(thetas[flag] if flag else None for flag in flags)
     if flags and (family.no_rope_interval or (family.layer_thetas_field and not all(flags))):
@@ -197,7 +197,7 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     axes = len(family.default_sections)
     is_list = isinstance(value, (list, tuple)) and len(value) == axes
     if not is_list or not all(type(size) is int and size > 0 for size in value):
-        raise invalid("mrope_section", value, f"{axes} positive integers")
+        raise invalid_error("mrope_section", value, f"{axes} positive integers")
     return tuple(value)
 
 

@@ -47,7 +47,7 @@ _NORMS = (  # gamma and beta are TensorFlow's names, in old files
 )
 
 # The other parts: name in `Embeddings.state_dict()` -> how their names end in checkpoints.
-PARTS: dict[str, tuple[str, ...]] = {
+TENSOR_ENDS: dict[str, tuple[str, ...]] = {
     "position_embedding.weight": (
         "wpe.weight", "position_embeddings.weight", "embed_positions.weight", "position_embd.weight",
         "positions_embed.weight",
@@ -107,9 +107,9 @@ def _whole(*ends: str) -> re.Pattern[str]:
 
 _COPIES: dict[TableRole, re.Pattern[str]] = {"mtp": _whole(*TABLE_ENDS, *HEAD_ENDS)}  # in blocks
 _PLAIN_TABLES: dict[TableRole, re.Pattern[str]] = {
-    "position": _whole(*PARTS["position_embedding.weight"]),
-    "token_type": _whole(*PARTS["token_type_embedding.weight"]),
-    "per_layer": _whole(*PARTS["per_layer_embedding.table.weight"]),
+    "position": _whole(*TENSOR_ENDS["position_embedding.weight"]),
+    "token_type": _whole(*TENSOR_ENDS["token_type_embedding.weight"]),
+    "per_layer": _whole(*TENSOR_ENDS["per_layer_embedding.table.weight"]),
     "head": _whole(*HEAD_ENDS),
     "token": _whole(*TABLE_ENDS),
 }
@@ -141,7 +141,7 @@ def table_role(name: str) -> TableRole | None:
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
     """Return the name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
-    ends = PARTS[part]
+    ends = TENSOR_ENDS[part]
     candidates = [name for name in names if name.endswith(ends) and not OTHER_MODULES.search(name)]
 
     def preference(name: str) -> tuple[int, int, bool, str]:

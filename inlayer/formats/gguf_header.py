@@ -20,7 +20,7 @@ from inlayer.errors import CheckpointError
 from inlayer.files import quote
 from inlayer.formats.dequantization import GGML_TYPES, row_bytes
 from inlayer.formats.row_reader import ByteFile
-from inlayer.formats.tensor_info import TensorInfo, unreadable_file
+from inlayer.formats.tensor_info import TensorInfo, unreadable_file_error
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
@@ -78,43 +78,43 @@ class HeaderReader:
         for _ in range(key_count):
             key = self._name("a key")
             if key in metadata:
-                raise self._unreadable(f"the key {quote(key)} occurs twice")
+                raise self._error(f"the key {quote(key)} occurs twice")
             metadata[key] = self._value(self._number(UINT32, "the type of a value"), key)
         entries = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
-            raise self._unreadable(f"its alignment is {quote(alignment)}, not a power of two up to {MAX_ALIGNMENT:,}")
+            raise self._error(f"its alignment is {quote(alignment)}, not a power of two up to {MAX_ALIGNMENT:,}")
         return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
     def _check_start(self) -> None:
         start = self._take(8, "the version")
         if start.startswith(b"version "):
-            raise self._unreadable("it is a git-lfs pointer; download the file with `git lfs pull`")
+            raise self._error("it is a git-lfs pointer; download the file with `git lfs pull`")
         if not start.startswith(MAGIC):
-            raise self._unreadable("it does not start with the letters GGUF")
+            raise self._error("it does not start with the letters GGUF")
         version = int.from_bytes(start[4:], "little")
         if version not in (2, 3):
             swapped = int.from_bytes(start[4:], "big")
             why = "it is a big-endian file" if 1 <= swapped <= 3 else f"it has version {version:,}"
-            raise self._unreadable(f"{why}; supported: little-endian files of version 2 and 3")
+            raise self._error(f"{why}; supported: little-endian files of version 2 and 3")
 
     def _count(self, item: str, limit: int) -> int:
         count: int = self._number(UINT64, "a count")
         if count > limit:
-            raise self._unreadable(f"it has {count:,} {item}; the maximum is {limit:,}")
+            raise self._error(f"it has {count:,} {item}; the maximum is {limit:,}")
         return count
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
             value = self._number(STRUCTS[kind], f"the value of {quote(key)}")
             if kind == BOOLEAN and value > 1:
-                raise self._unreadable(f"{quote(key)} is a bool with the value {value}")
+                raise self._error(f"{quote(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
         if kind == STRING:
             return self._string(MAX_STRING, f"the value of {quote(key)}").decode(errors="replace")
         if kind == ARRAY:
             return self._array(key, 1)
-        raise self._unreadable(f"{quote(key)} has the unknown type {kind}")
+        raise self._error(f"{quote(key)} has the unknown type {kind}")
 
     def _array(self, key: str, depth: int) -> StoredArray:
         """Locate an array and skip its entries."""
@@ -125,14 +125,14 @@ class HeaderReader:
             self._skip(count * STRUCTS[kind].size, item)
             return StoredArray(kind, count, start, self._position - start)
         if kind not in self._entries:
-            raise self._unreadable(f"{item} has entries of the unknown type {kind}")
+            raise self._error(f"{item} has entries of the unknown type {kind}")
         self._entries[kind] += count
         if self._entries[STRING] > MAX_STRINGS or self._entries[ARRAY] > MAX_INNER_ARRAYS:
-            raise self._unreadable(f"its arrays have more than {MAX_STRINGS:,} strings or {MAX_INNER_ARRAYS:,} arrays")
+            raise self._error(f"its arrays have more than {MAX_STRINGS:,} strings or {MAX_INNER_ARRAYS:,} arrays")
         if kind == STRING:
             self._skip_strings(count, item)
         elif depth == MAX_DEPTH:
-            raise self._unreadable(f"{item} is nested more than {MAX_DEPTH} levels deep")
+            raise self._error(f"{item} is nested more than {MAX_DEPTH} levels deep")
         else:
             for _ in range(count):
                 self._array(key, depth + 1)
@@ -144,17 +144,17 @@ class HeaderReader:
         item = f"tensor {quote(name)}"
         axes = self._number(UINT32, item)
         if axes > MAX_AXES:
-            raise self._unreadable(f"{item} has {axes:,} axes; the maximum is {MAX_AXES}")
+            raise self._error(f"{item} has {axes:,} axes; the maximum is {MAX_AXES}")
         form = TENSOR_STRUCTS[axes]
         *sizes, number, offset = form.unpack(self._take(form.size, item))
         shape = tuple(reversed(sizes))  # the file has the fastest axis first
         if 0 in shape:
-            raise self._unreadable(f"{item} is empty: its shape is {shape}")
+            raise self._error(f"{item} is empty: its shape is {shape}")
         if number not in KIND_OF_NUMBER:
-            raise self._unreadable(f"{item} has the unknown type {number:,}")
+            raise self._error(f"{item} has the unknown type {number:,}")
         kind, width = KIND_OF_NUMBER[number], shape[-1] if shape else 1
         if width % GGML_TYPES[kind][1]:
-            raise self._unreadable(f"{item} is {kind} with rows of {width:,}, not a whole number of blocks")
+            raise self._error(f"{item} is {kind} with rows of {width:,}, not a whole number of blocks")
         nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
         return TensorInfo(name=name, dtype=kind, shape=shape, file=self._file_name, offset=offset, nbytes=nbytes)
 
@@ -166,14 +166,14 @@ class HeaderReader:
         for entry in sorted(entries, key=lambda entry: (entry.offset, entry.nbytes)):
             tensor, item = replace(entry, offset=start + entry.offset), f"tensor {quote(entry.name)}"
             if entry.offset % alignment:
-                raise self._unreadable(f"{item} at offset {entry.offset:,} is not aligned to {alignment} bytes")
+                raise self._error(f"{item} at offset {entry.offset:,} is not aligned to {alignment} bytes")
             if tensor.offset + tensor.nbytes > self._size:
                 why = f"{item} of {tensor.nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
-                raise self._unreadable(why, cut=True)
+                raise self._error(why, cut=True)
             if tensor.name in located:
-                raise self._unreadable(f"{item} occurs twice")
+                raise self._error(f"{item} occurs twice")
             if tensor.offset < end:
-                raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap")
+                raise self._error(f"tensors {quote(last)} and {quote(tensor.name)} overlap")
             located[tensor.name] = tensor
             end, last = tensor.offset + tensor.nbytes, tensor.name
         return {entry.name: located[entry.name] for entry in entries}
@@ -181,16 +181,16 @@ class HeaderReader:
     def _name(self, item: str) -> str:
         raw = self._string(MAX_NAME, item)
         if not raw or b"\0" in raw:
-            raise self._unreadable(f"{item} is empty or contains a NUL")
+            raise self._error(f"{item} is empty or contains a NUL")
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            raise self._unreadable(f"{item} is not valid UTF-8") from None
+            raise self._error(f"{item} is not valid UTF-8") from None
 
     def _string(self, limit: int, item: str) -> bytes:
         length = self._number(UINT64, item)
         if length > limit:
-            raise self._unreadable(f"{item} is {length:,} bytes; the maximum is {limit:,}")
+            raise self._error(f"{item} is {length:,} bytes; the maximum is {limit:,}")
         return self._take(length, item)
 
     def _number(self, form: struct.Struct, item: str) -> Any:
@@ -203,14 +203,14 @@ class HeaderReader:
     def _skip(self, nbytes: int, item: str) -> None:
         """Move past the next bytes, and read them if necessary."""
         if nbytes > self._size - self._position:
-            raise self._unreadable(f"it ends before {item}", cut=True)
+            raise self._error(f"it ends before {item}", cut=True)
         self._position += nbytes
         if self._position > MAX_HEADER:
-            raise self._unreadable(f"its header is larger than {MAX_HEADER:,} bytes")
+            raise self._error(f"its header is larger than {MAX_HEADER:,} bytes")
         while len(self._data) < self._position:
             more = self._file.read(len(self._data), len(self._data) + WINDOW)
             if not more:  # the file has been truncated
-                raise self._unreadable(f"it ends before {item}", cut=True)
+                raise self._error(f"it ends before {item}", cut=True)
             self._data += more
 
     def _skip_strings(self, count: int, item: str) -> None:
@@ -229,5 +229,5 @@ class HeaderReader:
                 end = len(data)
         self._position = position
 
-    def _unreadable(self, why: str, *, cut: bool = False) -> CheckpointError:
-        return unreadable_file("GGUF", str(self._file), why, cut=cut)
+    def _error(self, why: str, *, cut: bool = False) -> CheckpointError:
+        return unreadable_file_error("GGUF", str(self._file), why, cut=cut)

@@ -59,11 +59,11 @@ class RowSource(ABC):
         self.read(ids, out := np.empty((len(ids), self.row_bytes), np.uint8))
         return out
 
-    def map(self) -> Bytes:
+    def memory_map(self) -> Bytes:
         """Return all rows (rows, row_bytes): memory-mapped if possible, otherwise read."""
         return self.take(np.arange(self.rows))
 
-    def check(self) -> None:  # noqa: B027  # nothing to check by default
+    def check_unmodified(self) -> None:  # noqa: B027  # nothing to check by default
         """Raise an error if mapped rows are no longer valid. Rows that were read into memory always are."""
 
 
@@ -85,26 +85,26 @@ class FileRows(RowSource):
             )
 
     def read(self, ids: Ids, out: Bytes) -> None:
-        self.check()
+        self.check_unmodified()
         if len(ids) == 0:
             return
         breaks = np.flatnonzero(ids[1:] - ids[:-1] != 1) + 1  # adjacent rows are read in one call
         first, flat = ids.tolist(), out.reshape(-1).data
         for start, end in pairwise([0, *breaks.tolist(), len(ids)]):
             self._fill(flat[start * self.row_bytes : end * self.row_bytes], self.offset + first[start] * self.row_bytes)
-        self.check()  # the file may have been changed during the read
+        self.check_unmodified()  # the file may have been changed during the read
 
-    def map(self) -> Bytes:
+    def memory_map(self) -> Bytes:
         """Return all rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
-        self.check()
+        self.check_unmodified()
         end = self.offset + self.rows * self.row_bytes
         try:
             whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
         except OSError:  # no mappings on this file system, or a limit; reading reports a lack of memory
-            return super().map()
+            return super().memory_map()
         return whole[self.offset : end].reshape(self.rows, self.row_bytes)
 
-    def check(self) -> None:
+    def check_unmodified(self) -> None:
         """Raise an error if the file has changed since it was opened."""
         if self._state() != self._seen:
             raise CheckpointError(f"{format_path(self.path)} was modified while it was open; open it again")
@@ -145,7 +145,7 @@ class ByteFile(ABC):
         """Read bytes start..stop - 1; fewer are returned only if the file ends earlier."""
 
     @abstractmethod
-    def take(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
         """Read exactly `nbytes` bytes, starting at `offset`, into a new array."""
 
     @abstractmethod
@@ -183,7 +183,7 @@ class LocalFile(ByteFile):
             stream.seek(start)
             return stream.read(max(0, stop - start))
 
-    def take(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
         return self.rows(offset, 1, nbytes).take(np.zeros(1, np.int64)).reshape(-1)
 
     def rows(self, offset: int, rows: int, row_bytes: int) -> FileRows:

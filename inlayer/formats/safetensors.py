@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 from inlayer.errors import CheckpointError
 from inlayer.files import parse_json, quote, unique_keys
 from inlayer.formats.row_reader import ByteFile, LocalFile
-from inlayer.formats.tensor_info import TensorInfo, unreadable_file
+from inlayer.formats.tensor_info import TensorInfo, unreadable_file_error
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
@@ -33,7 +33,7 @@ BITS = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
-_unreadable = partial(unreadable_file, "safetensors")
+_error = partial(unreadable_file_error, "safetensors")
 
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
@@ -52,14 +52,14 @@ def read_tensors(file: ByteFile, name: str) -> dict[str, TensorInfo]:
 def header_length(start: bytes, file_size: int, source: str) -> int:
     """Return the length of the header, from the first bytes of a file of `file_size` bytes."""
     if len(start) < LENGTH_BYTES or file_size < LENGTH_BYTES:
-        raise _unreadable(source, f"it is only {file_size} bytes long", cut=True)
+        raise _error(source, f"it is only {file_size} bytes long", cut=True)
     (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
     if start.startswith(b"version "):
-        raise _unreadable(source, "it is a git-lfs pointer; download the file with `git lfs pull`")
+        raise _error(source, "it is a git-lfs pointer; download the file with `git lfs pull`")
     if length > MAX_HEADER:
-        raise _unreadable(source, f"its header is {length:,} bytes; the maximum is {MAX_HEADER:,}")
+        raise _error(source, f"its header is {length:,} bytes; the maximum is {MAX_HEADER:,}")
     if length > file_size - LENGTH_BYTES:
-        raise _unreadable(source, f"its header should be {length:,} bytes, but the file is {file_size:,}", cut=True)
+        raise _error(source, f"its header should be {length:,} bytes, but the file is {file_size:,}", cut=True)
     return int(length)
 
 
@@ -68,21 +68,21 @@ def parse_header(data: bytes, file_size: int, source: str, *, file: str) -> dict
     # Numbers and names take many times more memory than bytes in the file; a real header has about ten per tensor.
     values, count = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
     if values > 200_000 + 32 * count or count > MAX_TENSORS:
-        raise _unreadable(source, f"its header has {count:,} tensors and too many other values")
+        raise _error(source, f"its header has {count:,} tensors and too many other values")
     entries = parse_json(data, f"{source} is not a readable safetensors file: its header", CheckpointError, unique_keys)
     start = LENGTH_BYTES + len(data)
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _unreadable(source, "its __metadata__ is not an object of strings")
+        raise _error(source, "its __metadata__ is not an object of strings")
     tensors = {name: _entry(name, entry, start, source, file) for name, entry in entries.items()}
     end, last = start, "the header"
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
         if tensor.offset != end:
             problem = "overlap" if tensor.offset < end else "have a gap between them"
-            raise _unreadable(source, f"tensors {quote(last)} and {quote(tensor.name)} {problem}")
+            raise _error(source, f"tensors {quote(last)} and {quote(tensor.name)} {problem}")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
-        raise _unreadable(
+        raise _error(
             source, f"its tensors end at byte {end:,}, but the file ends at byte {file_size:,}", cut=end > file_size
         )
     return tensors
@@ -93,16 +93,14 @@ def _entry(name: str, entry: object, start: int, source: str, file: str) -> Tens
     dtype, shape, span = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     label = f"tensor {quote(name)}"
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _unreadable(source, f"{label} has the unknown dtype {quote(dtype)}")
+        raise _error(source, f"{label} has the unknown dtype {quote(dtype)}")
     if not _are_sizes(shape, MAX_SIZE) or len(shape) > MAX_AXES:
-        raise _unreadable(source, f"{label} has the invalid shape {quote(shape)}")
+        raise _error(source, f"{label} has the invalid shape {quote(shape)}")
     if not _are_sizes(span, 2**63) or len(span) != 2:
-        raise _unreadable(source, f"{label} has the invalid data_offsets {quote(span)}")
+        raise _error(source, f"{label} has the invalid data_offsets {quote(span)}")
     nbytes = span[1] - span[0]
     if nbytes * 8 != math.prod(shape) * BITS[dtype]:
-        raise _unreadable(
-            source, f"{label} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes"
-        )
+        raise _error(source, f"{label} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes")
     return TensorInfo(name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes)
 
 

@@ -28,7 +28,7 @@ class TensorInfo:
         return len(self.shape) == 2 and 0 not in self.shape
 
 
-def unreadable_file(kind: str, source: str, why: str, *, cut: bool = False) -> CheckpointError:
+def unreadable_file_error(kind: str, source: str, why: str, *, cut: bool = False) -> CheckpointError:
     """Return the error for a file that is not a readable file of a kind; `cut`: perhaps because it is incomplete."""
     cause = "; was the download cut short?" if cut else ""
     return CheckpointError(f"{source} is not a readable {kind} file: {why}{cause}")

@@ -25,7 +25,7 @@ from inlayer.errors import InlayerError
 from inlayer.files import printable
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.safetensors import BITS, MAX_AXES, MAX_SIZE
-from inlayer.formats.tensor_info import unreadable_file
+from inlayer.formats.tensor_info import unreadable_file_error
 
 MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
 
@@ -43,7 +43,7 @@ TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
 TENSOR_WITH_DTYPE = "torch._utils _rebuild_tensor_v3"
 NAMES = {*STORAGES, *DTYPE_NAMES, ORDERED_DICT, PARAMETER, *TENSORS, TENSOR_WITH_DTYPE}
 
-unreadable = partial(unreadable_file, "PyTorch")
+file_error = partial(unreadable_file_error, "PyTorch")
 DAMAGE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
 
 
@@ -93,7 +93,7 @@ def find_views(value: object, source: str) -> dict[str, TensorView]:
             views = {name: view for name, view in found if isinstance(view, TensorView)}
             if views:
                 return views
-    raise unreadable(source, "it has no named tensors; a checkpoint is a saved state_dict()")
+    raise file_error(source, "it has no named tensors; a checkpoint is a saved state_dict()")
 
 
 def read_pickle(stream: BytesIO, source: str) -> tuple[Any, dict[str, Storage]]:
@@ -108,7 +108,7 @@ def read_pickle(stream: BytesIO, source: str) -> tuple[Any, dict[str, Storage]]:
     except InlayerError:
         raise
     except DAMAGE_ERRORS as error:
-        raise unreadable(source, f"its pickle is damaged ({printable(str(error))[:80]})") from None
+        raise file_error(source, f"its pickle is damaged ({printable(str(error))[:80]})") from None
 
 
 class PickleMachine:
@@ -130,7 +130,7 @@ class PickleMachine:
             operands = self.pop_operands(opcode.stack_before)
             self.stack.append(OPERATIONS[opcode.name](self, argument, *operands))
         elif opcode.name != "PROTO":
-            raise unreadable(
+            raise file_error(
                 self.source, f"its pickle uses {opcode.name}, which a plain state dict does not need; not executed"
             )
 
@@ -160,7 +160,7 @@ class PickleMachine:
     def look_up(self, name: str) -> GlobalName:
         if name not in NAMES:
             named = printable(name.replace(" ", ".", 1)[:80])
-            raise unreadable(self.source, f"its pickle names {named}, which a plain tensor does not need; not executed")
+            raise file_error(self.source, f"its pickle names {named}, which a plain tensor does not need; not executed")
         return GlobalName(name)
 
     def call(self, _: None, function: Any, arguments: Any) -> Any:
@@ -173,7 +173,7 @@ class PickleMachine:
             return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
             return self.check_view(arguments, DTYPE_NAMES[arguments[6]])
-        raise unreadable(self.source, "its pickle calls something that a plain tensor does not need; not executed")
+        raise file_error(self.source, "its pickle calls something that a plain tensor does not need; not executed")
 
     def read_storage(self, _: None, fields: Any) -> Storage:
         """Check a persistent id: ("storage", class, key, device, length), and in old files None for "not a view"."""
@@ -198,7 +198,7 @@ class PickleMachine:
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         end = offset if 0 in shape else offset + last + 1
         if end * BITS[view.dtype] > storage.nbytes * 8:
-            raise unreadable(
+            raise file_error(
                 self.source,
                 f"a tensor of shape {shape} exceeds its storage {printable(storage.key[:40])!r} of "
                 f"{storage.nbytes:,} bytes",

@@ -84,7 +84,7 @@ class ModelComparison(NamedTuple):
         matched_by: "token", or "id" if the models have no tokenizer.
         only_a: Texts of the tokens that only the first model has, sorted by id.
         only_b: Texts of the tokens that only the second model has, sorted by id.
-        aligned: True if the second table was rotated onto the first.
+        rotated: True if the second table was rotated onto the first.
         median_cosine: Median cosine similarity between the two rows of a shared token, after the rotation if there was
             one; NaN if no token has two rows that are nonzero and finite.
         n_equal: Number of shared tokens whose rows are identical.
@@ -104,7 +104,7 @@ class ModelComparison(NamedTuple):
     matched_by: Literal["token", "id"]
     only_a: list[str]
     only_b: list[str]
-    aligned: bool
+    rotated: bool
     median_cosine: float
     n_equal: int
     moved: list[MovedRow]
@@ -139,7 +139,7 @@ class MatchedRows(NamedTuple):
     norms_a: Numbers
     norms_b: Numbers
     equal: Mask  # whether the two rows are exactly equal
-    aligned: bool  # whether rows of the second table were rotated onto the first
+    rotated: bool  # whether rows of the second table were rotated onto the first
 
     @property
     def matched_by(self) -> Literal["token", "id"]:
@@ -194,7 +194,7 @@ def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
         matched_by=matched.matched_by,
         only_a=matched.a.only_texts,
         only_b=matched.b.only_texts,
-        aligned=matched.aligned,
+        rotated=matched.rotated,
         median_cosine=_median(matched.cosines),
         n_equal=int(matched.equal.sum()),
         moved=rows(matched.moved_first()),
@@ -335,7 +335,7 @@ def compare_page(
     order = shared.moved_first()
     with np.errstate(divide="ignore"):
         norm_change = np.abs(np.log(shared.norms_b[order] / shared.norms_a[order]))
-    has_moved = (shared.cosines[order] < MOVED_BELOW) | (not shared.aligned and norm_change > math.log(MOVED_NORM))
+    has_moved = (shared.cosines[order] < MOVED_BELOW) | (not shared.rotated and norm_change > math.log(MOVED_NORM))
     moved = order[has_moved][: max(1, int(len(shared.cosines) * MOVED_SHARE))]
     damaged = shared.damaged()
     sides = []
@@ -351,16 +351,16 @@ def compare_page(
         "sides": sides, "cosines": encode(shared.cosines),
         "norms_a": encode(shared.norms_a, "<f8"), "norms_b": encode(shared.norms_b, "<f8"),
         "moved": moved[:MAX_LISTED].tolist(), "n_moved": int(has_moved.sum()),
-        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged), "aligned": shared.aligned,
+        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged), "rotated": shared.rotated,
     }  # fmt: skip
-    or_norm = "" if shared.aligned else f", or a norm that changed by more than {MOVED_NORM - 1:.0%}"
+    or_norm = "" if shared.rotated else f", or a norm that changed by more than {MOVED_NORM - 1:.0%}"
     about = (
         f"Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto map A. "
-        f"{'Different' if shared.aligned else 'Moved'}: a cosine below {MOVED_BELOW}{or_norm}."
+        f"{'Different' if shared.rotated else 'Moved'}: a cosine below {MOVED_BELOW}{or_norm}."
     )
     parts = {
         "a": escape(names[0]), "b": escape(names[1]), "about": escape(about),
-        "moved": "differ" if shared.aligned else "moved",
+        "moved": "differ" if shared.rotated else "moved",
         "facts": "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in facts),
     }  # fmt: skip
     return build_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)

@@ -6,9 +6,9 @@ word lists -> rows -> [scores]
   `random_baseline` is the latter score for random rows. It shows what spelling alone explains: words that share tokens
   are similar
 - analogies: a question is included if its four words are single tokens with nonzero, finite rows. `nearest_baseline`
-  answers with the token nearest to the third word alone, and `with_inputs` does not exclude the inputs: only what
-  exceeds both is due to the arithmetic. As in published scores, only the inputs are excluded, not variants of them as
-  in `Model.analogy`
+  answers with the token nearest to the third word alone, and `accuracy_with_inputs` does not exclude the inputs: only
+  what exceeds both is due to the arithmetic. As in published scores, only the inputs are excluded, not variants of them
+  as in `Model.analogy`
 Tested against plain loops in tests/geometry/test_evaluation.py.
 """
 
@@ -49,10 +49,10 @@ class AnalogyScore(NamedTuple):
 
     name: str
     questions: int
-    covered: int
+    n_covered: int
     accuracy: float | None
     nearest_baseline: float | None
-    with_inputs: float | None
+    accuracy_with_inputs: float | None
 
 
 def score_similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:

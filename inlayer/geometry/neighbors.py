@@ -58,7 +58,7 @@ class Analogy(NamedTuple):
             whitespace are ignored.
         nearest_to_first: Tokens nearest to `a`, with the same exclusions. If the first answer is the same here, the
             arithmetic made no difference.
-        with_inputs: Tokens nearest to a - b + c, without exclusions: often `a` itself.
+        answers_with_inputs: Tokens nearest to a - b + c, without exclusions: often `a` itself.
 
     Example:
         >>> inlayer.load("default").analogy("father", "man", "woman").answers[0].text
@@ -67,7 +67,7 @@ class Analogy(NamedTuple):
 
     answers: list[Neighbor]
     nearest_to_first: list[Neighbor]
-    with_inputs: list[Neighbor]
+    answers_with_inputs: list[Neighbor]
 
 
 def searched_table(model: Model, table: SearchedTable) -> StoredTable:

@@ -83,7 +83,7 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
         tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
-        expected=config_has_head(config),
+        config_expects_head=config_has_head(config),
     )
 
 
@@ -91,7 +91,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     """Yield contradictions between the config's tie flag, the head in the files and its values."""
     tied, equal, statistics = facts.tie_word_embeddings, facts.equals_table, scan.statistics
     if facts.tensor is None:
-        if tied is False and facts.expected and model.spec is not None:  # an unknown family may use any name
+        if tied is False and facts.config_expects_head and model.spec is not None:  # an unknown family may use any name
             yield Finding("error", "head-missing", "the head is untied, but the files contain no head")
         return
     if scan.error:

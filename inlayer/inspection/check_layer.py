@@ -25,9 +25,9 @@ from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import text_config
 from inlayer.families.config_to_spec import ROW_WIDTH_FIELDS
 from inlayer.families.generic import ASSUMED
-from inlayer.families.model_types import NESTED
+from inlayer.families.model_types import TEXT_TYPES
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
-from inlayer.families.tensor_names import OTHER_MODULES, PARTS, RELATIVE, table_candidates, table_role
+from inlayer.families.tensor_names import OTHER_MODULES, RELATIVE, TENSOR_ENDS, table_candidates, table_role
 from inlayer.files import printable, quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
@@ -46,7 +46,7 @@ MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
 LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
 MAX_IDENTICAL = 0.01  # share of the positions: in a table extended by repeating it, each position occurs a few times
 MIN_RMS = 1e-5  # for position tables; larger values are always accepted, up to 1
-MAX_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
+MAX_READ_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
 MAX_POSITIONS = 2**23
 
 
@@ -80,7 +80,7 @@ def table_facts(model: Model) -> TokenTableFacts:
 def is_unknown_type(model: Model) -> bool:
     """Return whether the config names a model type unknown to inlayer. Its sizes may differ from the usual ones."""
     model_type = text_config(model.config).get("model_type")
-    is_known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
+    is_known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in TEXT_TYPES)
     return model.config is not None and not is_known
 
 
@@ -325,7 +325,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
     if isinstance(spec.relative, RelativeBucketSpec):  # its width is the number of heads, or the width of hidden states
         shapes[RELATIVE_TABLE] = (spec.relative.rows,)
-    return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
+    return {part: shape for part in (*TENSOR_ENDS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 
 
 def _value_findings(
@@ -337,7 +337,7 @@ def _value_findings(
         if scan.finite.all():
             yield from _position_row_findings(scan, spec, name, row_rms)
             return
-    elif size > MAX_VALUES:
+    elif size > MAX_READ_VALUES:
         yield Finding("warning", "tensor-too-large", f"{name} has {size:,} values and was not read")
         return
     elif np.isfinite(model.store.read(stored.name).astype(np.float64)).all():

@@ -122,9 +122,9 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
         dead_channels=int((energy == 0).sum()) if total > 0 else 0,
         near_zero_share=near_zero_share,
         randomly_initialized=_is_randomly_initialized(scan),
-        undertrained_rows=int(undertrained.rows.sum()),
+        undertrained_rows=int(undertrained.mask.sum()),
         ordinary_rows=int(rows.tokens.has_kind(TokenKind.ORDINARY).sum()),
-        reference_rows=undertrained.references,
+        reference_rows=undertrained.n_references,
         norm_threshold=undertrained.norm_threshold,
         cosine_threshold=undertrained.cosine_threshold,
     )
@@ -187,7 +187,7 @@ def _zero_findings(rows: ScannedRows) -> Iterator[Finding]:
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
     undertrained, norms = rows.undertrained, rows.statistics.norms
     ordinary = int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
-    found, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
+    found, unseen = int(undertrained.mask.sum()), 0 if training is None else training.unseen_tokens
     severity: Severity = "note"
     advice = ""
     if found <= MAX_UNSEEN_RATIO * unseen:
@@ -202,14 +202,14 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
         advice += "or this is not the tokenizer that the table was trained with. The files do not show which."
     several = "look undertrained: their embeddings resemble"
     verdict = "looks undertrained: its embedding resembles" if found == 1 else several
-    message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
+    message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.n_references:,} reference "
     message += "tokens that text never produces"
-    yield from rows.findings_for(severity, "undertrained-tokens", message, undertrained.rows, norms, advice)
+    yield from rows.findings_for(severity, "undertrained-tokens", message, undertrained.mask, norms, advice)
 
 
 def has_many_undertrained(rows: ScannedRows) -> bool:
     """Return whether more tokens look undertrained than in any published model."""
-    return int(rows.undertrained.rows.sum()) > MAX_UNDERTRAINED * int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
+    return int(rows.undertrained.mask.sum()) > MAX_UNDERTRAINED * int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
 
 
 def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Mask) -> Iterator[Finding]:
@@ -287,7 +287,7 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     scan, ordinary = rows.statistics, rows.tokens.has_kind(TokenKind.ORDINARY)
     shared, n_ordinary = scan.is_shared & ordinary, int(ordinary.sum())
     rare_bytes = rows.tokens.are_rare_bytes(shared)  # a byte that shares its row never occurred in training
-    untrained = ~ordinary | rare_bytes | rows.undertrained.rows
+    untrained = ~ordinary | rare_bytes | rows.undertrained.mask
     with_untrained = np.isin(scan.first_equal, scan.first_equal[untrained])
     own, borrowed = shared & ~with_untrained, shared & with_untrained
     # Tokens that share a trained row are a defect if there are only two of them, if one of them is frequent, or if

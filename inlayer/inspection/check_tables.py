@@ -207,8 +207,8 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], 
             width=spec.width,
             heads=spec.n_hash_heads,
             orders=tuple(sorted(set(spec.orders))),
-            smallest_head=min(spec.moduli),
-            largest_head=max(spec.moduli),
+            min_modulus=min(spec.moduli),
+            max_modulus=max(spec.moduli),
             compressed_vocab_size=spec.compressed_vocab_size,
         )
         facts.append(memory_facts)

@@ -34,7 +34,7 @@ from inlayer.shapes import Bytes, Ids, Mask
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes
 
-MAX_TEXT = 32  # characters of a token that are shown
+MAX_SHOWN_CHARACTERS = 32  # characters of a token that are shown
 MAX_EXAMPLES = 5
 IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
 MAX_IDS_TRIED = 2**18  # ids beyond the table; tokens with larger ids are counted but not listed
@@ -71,7 +71,7 @@ class TokenKinds:
     ids: Ids
     kinds: Bytes
     out_of_range_ids: tuple[int, ...] = ()
-    tokens_out_of_range: int = 0
+    n_out_of_range: int = 0
     reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # the kinds whose rows were never trained
 
     def truncate(self, n_ids: int) -> TokenKinds:
@@ -100,7 +100,7 @@ class TokenKinds:
         """Return the text of a token, shortened; None without a token."""
         token = token_bytes(self.tokenizer, token_id)
         text = None if token is None else text_of_bytes(token)
-        return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+        return text if text is None or len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 1] + "…"
 
     def examples(self, ids: Sequence[int], values: Sequence[float | None] = ()) -> tuple[Example, ...]:
         """Return the first few of these ids, with their tokens and values."""
@@ -195,12 +195,12 @@ def vocabulary_facts(
     return replace(
         facts,
         tokenizer=type(tokenizer).__name__.removesuffix("Tokenizer"),
-        tokens=tokenizer.get_vocab_size(),
-        trailing_rows=trailing,
-        gaps=int((missing & (tokens.ids <= tokens.last_token)).sum()),
-        tokens_out_of_range=tokens.tokens_out_of_range,
-        reserved_tokens=int(reserved.sum()),
-        reusable_ids=len(reusable),
+        n_tokens=tokenizer.get_vocab_size(),
+        n_trailing_rows=trailing,
+        n_gaps=int((missing & (tokens.ids <= tokens.last_token)).sum()),
+        n_tokens_out_of_range=tokens.n_out_of_range,
+        n_reserved_tokens=int(reserved.sum()),
+        n_reusable_ids=len(reusable),
         reusable_examples=tokens.examples(reusable),
     )
 
@@ -220,7 +220,7 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
         message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special, or unused"
         yield Finding("note", "tokenizer-missing", message)
         return
-    outside, n_outside, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0
+    outside, n_outside, trailing = tokens.out_of_range_ids, tokens.n_out_of_range, facts.n_trailing_rows or 0
     if n_outside:
         severity: Severity = "error"
         message, advice = f"{pluralize(n_outside, 'token')} beyond the {tokens.rows:,} rows of the table", ""

@@ -26,7 +26,7 @@ from inlayer.inspection.check_tokens import TokenKind, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import Report
 from inlayer.inspection.scan import check_scannable, near_zero_share, sample_ids
-from inlayer.inspection.undertrained import check_references, scan_with_references
+from inlayer.inspection.undertrained import drop_resized_references, scan_with_references
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tokenizers import Tokenizer
 
@@ -135,7 +135,7 @@ def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Prog
     padding_id = model.spec.padding_idx if model.spec is not None else min(padding_ids, default=None)
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids.add(tokenizer.pad_id)
-    tokens = check_references(model.table, classify_ids(tokenizer, rows, ids, roles, padding_ids))
+    tokens = drop_resized_references(model.table, classify_ids(tokenizer, rows, ids, roles, padding_ids))
     scan = scan_with_references(model.table, tokens, ids, partial(_part_of, progress, 0, total))
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, partial(_part_of, progress, n_rows, total), skip=was_stopped)
@@ -159,7 +159,7 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
     if model.spec is None and head.tie_word_embeddings is not None and len(set(flags)) > 1:
         used = f"the outermost, {str(flags[0]).lower()}, was used"
         yield f"whether the head is tied (the config's tie flags contradict each other; {used})"
-    if model.spec is None and head.tensor is None and head.expected and head.tie_word_embeddings is False:
+    if model.spec is None and head.tensor is None and head.config_expects_head and head.tie_word_embeddings is False:
         yield "the head (untied in the config, but no tensor has the name of one)"
     if head.shape is not None and statistics is not None and scanned.head.has_more_rows:
         yield "zero and equal rows of the head (it has more rows than the table)"

@@ -84,8 +84,8 @@ class NgramMemoryFacts(Facts):
     width: int
     heads: int
     orders: tuple[int, ...]  # numbers of tokens per n-gram
-    smallest_head: int  # rows of a hash head: its modulus
-    largest_head: int
+    min_modulus: int  # the rows of a hash head are its modulus
+    max_modulus: int
     compressed_vocab_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 
 
@@ -119,7 +119,7 @@ class HeadFacts(Facts):
     tensor: str | None
     shape: tuple[int, ...] | None
     equals_table: bool | None  # whether they are bit-identical; None if there is nothing to compare
-    expected: bool | None  # the model's class has a head; None if the config names no class
+    config_expects_head: bool | None  # the model's class has a head; None if the config names no class
 
 
 class SpecialToken(Facts):
@@ -135,15 +135,15 @@ class VocabularyFacts(Facts):
     """How tokens match up with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
 
     tokenizer: str | None = None  # its kind; without a tokenizer, most counts are None
-    tokens: int | None = None
+    n_tokens: int | None = None
     config_vocab_size: int | None
     table_rows: int
     rows_checked: int
-    trailing_rows: int | None = None  # rows after the last token, which pad the table
-    gaps: int | None = None  # rows before the last token that have no token
-    tokens_out_of_range: int | None = None
-    reserved_tokens: int | None = None  # placeholders such as [unused7]
-    reusable_ids: int | None = None  # reserved tokens, gaps, and trailing rows
+    n_trailing_rows: int | None = None  # rows after the last token, which pad the table
+    n_gaps: int | None = None  # rows before the last token that have no token
+    n_tokens_out_of_range: int | None = None
+    n_reserved_tokens: int | None = None  # placeholders such as [unused7]
+    n_reusable_ids: int | None = None  # reserved tokens, gaps, and trailing rows
     reusable_examples: tuple[Example, ...] = ()
     special_tokens: tuple[SpecialToken, ...]
 

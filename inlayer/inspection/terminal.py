@@ -90,10 +90,10 @@ def report_facts(report: Report, encoding: str = "utf-8") -> Iterator[tuple[str,
         yield "n-grams", _ngrams(memory)
     yield "tokens", _tokens(report)
     vocabulary = report.vocabulary
-    if vocabulary.reusable_ids:
-        listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids, encoding)
-        reserved = f"({vocabulary.reserved_tokens:,} reserved)"
-        yield "reusable", f"{pluralize(vocabulary.reusable_ids, 'id')} that text never produces {reserved}: {listed}"
+    if vocabulary.n_reusable_ids:
+        listed = _listed(vocabulary.reusable_examples, vocabulary.n_reusable_ids, encoding)
+        reserved = f"({vocabulary.n_reserved_tokens:,} reserved)"
+        yield "reusable", f"{pluralize(vocabulary.n_reusable_ids, 'id')} that text never produces {reserved}: {listed}"
     if vocabulary.special_tokens:
         yield "special", _special(vocabulary.special_tokens, vocabulary.tokenizer is not None, encoding)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
@@ -140,7 +140,7 @@ def _head(report: Report) -> str:
     by = "by GGUF convention" if report.kind == "gguf" else "according to the config"
     tied = {None: "tie_word_embeddings is not given", True: f"tied {by}", False: "untied"}
     text = tied[head.tie_word_embeddings]
-    if head.tensor is None and head.expected is False:
+    if head.tensor is None and head.config_expects_head is False:
         return "none: the model class has no head"
     if head.tensor is None and head.tie_word_embeddings:  # in an unknown family, a head may have any name
         return "tied: the table is also the head" if is_known else f"{text}; no tensor has the name of a head"
@@ -154,7 +154,7 @@ def _head(report: Report) -> str:
 
 def _ngrams(memory: NgramMemoryFacts) -> str:
     where = "in the hidden states" if memory.layer is None else f"in layer {memory.layer}"
-    sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
+    sizes = f"{memory.min_modulus:,} to {memory.max_modulus:,} rows"
     text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
     text += f", {memory.rows:,} x {memory.width:,}"
     found = f" in {pluralize(memory.n_tensors, 'tensor')}"
@@ -182,12 +182,12 @@ def _tokens(report: Report) -> str:
     text = f"{facts.table_rows:,} rows"
     if facts.config_vocab_size is not None:
         text += f", vocab_size {facts.config_vocab_size:,}"
-    if facts.tokens is None:
+    if facts.n_tokens is None:
         unreadable = any(finding.code == "tokenizer-unreadable" for finding in report.findings)
         return f"{text}; {'the tokenizer cannot be read' if unreadable else 'no tokenizer'}"
-    text += f", {facts.tokens:,} tokens ({facts.tokenizer}); "
-    text += f"{pluralize(facts.trailing_rows or 0, 'row')} after the last token"
-    return text + (f", {pluralize(facts.gaps, 'gap')}" if facts.gaps else "")
+    text += f", {facts.n_tokens:,} tokens ({facts.tokenizer}); "
+    text += f"{pluralize(facts.n_trailing_rows or 0, 'row')} after the last token"
+    return text + (f", {pluralize(facts.n_gaps, 'gap')}" if facts.n_gaps else "")
 
 
 def _token(text: str, encoding: str) -> str:

@@ -37,10 +37,10 @@ MAX_MATCHES = 0.5  # share of the ordinary rows: beyond this, a criterion does n
 
 
 class Undertrained(NamedTuple):
-    """Flags of the undertrained rows. A threshold is None if its criterion was not used."""
+    """The undertrained rows as a mask. A threshold is None if its criterion was not used."""
 
-    rows: Mask
-    references: int
+    mask: Mask
+    n_references: int
     norm_threshold: float | None = None
     cosine_threshold: float | None = None
 
@@ -50,8 +50,8 @@ def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Mask:
     return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
 
 
-def check_references(table: StoredTable, tokens: TokenKinds) -> TokenKinds:
-    """Return the tokens with the kinds of their references: rows that a later resize added differ from the others."""
+def drop_resized_references(table: StoredTable, tokens: TokenKinds) -> TokenKinds:
+    """Return the tokens without references that a later resize added, if these rows differ from the others."""
     old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
     if min(len(old), len(new)) < MIN_REFERENCES:
         return tokens

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.facts_base import Facts
-from inlayer.files import not_a_file, path_kind, printable
+from inlayer.files import not_a_file_error, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.questions import random_seed
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
@@ -111,7 +111,7 @@ def grade_folder(
 ) -> BatchReport:
     """Grade all submissions in a folder; with `tasks`, only these are included, and missing ones are reported."""
     if (kind := path_kind(folder)) != "folder":
-        raise MissingFileError(f"{folder} is not a folder") if kind == "file" else not_a_file(folder, kind)
+        raise MissingFileError(f"{folder} is not a folder") if kind == "file" else not_a_file_error(folder, kind)
     from inlayer.checks import check_seed
 
     course = open_course()

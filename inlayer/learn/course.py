@@ -162,14 +162,14 @@ class Course:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
         listed = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {listed}")
+        raise not_found_error("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {listed}")
 
     def task(self, name: str) -> Task:
         """Find a task by id or by the name of its file."""
         task_id = name.strip().removesuffix(".py")
         if task_id in self.tasks:
             return self.tasks[task_id]
-        raise not_found("task", task_id, self.tasks, "to list the tasks of a lesson: inlayer learn list LESSON")
+        raise not_found_error("task", task_id, self.tasks, "to list the tasks of a lesson: inlayer learn list LESSON")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -179,7 +179,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {matches[0]}?" if matches else ""
 
 
-def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
+def not_found_error(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
     """Return the error for an unknown name, which suggests a close name or ends in `fallback`."""
     return InputError(f"unknown {kind} {quote(name)}; {suggest(name, known) or fallback}")
 

@@ -177,29 +177,29 @@ class GradingRun:
     def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
         """Return the failed check's last call, the expected kind of result, and an example with other random values."""
         if not session.calls:
-            example = self.solve(self.module.CHECKS[0], 1) if check and failed.rule == "forbidden-name" else None
+            example = self.run_solution(self.module.CHECKS[0], 1) if check and failed.rule == "forbidden-name" else None
             return ("An input and its correct output:", *example.lines("output")) if example else ()
         last, index = session.calls[-1], len(session.calls)
         if failed.rule in STOP_RULES and last.output is not NO_OUTPUT:
             return ()
         expected, example = failed.expected, None
         if check is not None:
-            solved = self.solve(check, index, random_state=self.random_state)
+            solved = self.run_solution(check, index, random_state=self.random_state)
             if not expected and solved is not None:
                 raises = isinstance(solved.output, LearnerException)
                 expected = f"error: {solved.output.type}" if raises else describe_value(solved.output)
-            drawn = (self.solve(check, index, further=number) for number in range(1, MAX_EXAMPLES + 1))
+            drawn = (self.run_solution(check, index, seed_offset=number) for number in range(1, MAX_EXAMPLES + 1))
             example = next((call for call in drawn if call and call.input_lines() != last.input_lines()), None)
         lines = last.lines("your output") + labeled("expected", expected)
         if example is not None:
             lines += ["", "Another input and its correct output:", *example.lines("output")]
         return tuple(lines)
 
-    def solve(
-        self, check: Check, index: int, *, further: int = 1, random_state: Tensor | None = None
+    def run_solution(
+        self, check: Check, index: int, *, seed_offset: int = 1, random_state: Tensor | None = None
     ) -> RecordedCall | None:
         """Repeat a call of the check (counted from 1) with the task's solution, by default with new random values."""
-        with suppress(OSError, CheckFailed), self.open_session((self.seed + further) % 2**31) as solved:
+        with suppress(OSError, CheckFailed), self.open_session((self.seed + seed_offset) % 2**31) as solved:
             if random_state is not None:
                 solved.generator.set_state(random_state)
             solved.load(self.task.solution, f"{self.task.id}.py")

@@ -26,7 +26,7 @@ from inlayer.files import file_errors, format_path, locked, quote, write_atomic
 
 VERSION = 2
 FORMAT = "inlayer progress"
-MAX_BYTES = 2**24
+MAX_PROGRESS_BYTES = 2**24
 UNWRITABLE = "cannot be written (set INLAYER_DATA to another folder)"
 LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
 MAX_HINTS = 3
@@ -105,7 +105,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def keep_old_file(path: Path, pattern: str) -> Path | None:
+def back_up_file(path: Path, pattern: str) -> Path | None:
     """Rename a file to the first free name, numbered from 1. Return None if there is no such file."""
     names = (path.with_name(pattern.format(number)) for number in itertools.count(1))
     if not path.exists():
@@ -183,7 +183,7 @@ class ProgressFile:
     def reset(self) -> Path | None:
         """Start over, and return the path of the old file, if there was one."""
         with self._locked():
-            return keep_old_file(self.path, "progress.before-reset-{}.json")
+            return back_up_file(self.path, "progress.before-reset-{}.json")
 
     def merge(self, other: ProgressState) -> None:
         """Add what was done on another machine."""
@@ -195,7 +195,7 @@ class ProgressFile:
             return self.unsaved
         missing = suppress(FileNotFoundError, NotADirectoryError)
         with file_errors(self.path, kind=ProgressAccessError), missing, self.path.open("rb") as file:
-            return load_state(file.read(MAX_BYTES + 1), format_path(self.path))
+            return load_state(file.read(MAX_PROGRESS_BYTES + 1), format_path(self.path))
         return ProgressState()
 
     def _load_or_reset(self) -> ProgressState:
@@ -203,7 +203,7 @@ class ProgressFile:
         try:
             return self._load()
         except DamagedProgressError as error:
-            backup = keep_old_file(self.path, "progress.damaged-{}.json")
+            backup = back_up_file(self.path, "progress.damaged-{}.json")
             self.on_notice(f"progress was reset because {error}; the file is kept as {format_path(backup or '')}")
             return ProgressState()
 
@@ -242,8 +242,8 @@ def dump_state(state: ProgressState) -> bytes:
 
 def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
     """Parse JSON from `dump_state`. InputError if a newer inlayer wrote it; otherwise DamagedProgressError."""
-    if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"{source} is larger than {MAX_BYTES:,} bytes")
+    if len(data) > MAX_PROGRESS_BYTES:
+        raise DamagedProgressError(f"{source} is larger than {MAX_PROGRESS_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

@@ -18,9 +18,9 @@ from inlayer.errors import InputError
 from inlayer.files import check_kind, check_path, expand_home, format_path, path_kind, quote
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
-from inlayer.learn.course import Course, Lesson, Task, not_found
+from inlayer.learn.course import Course, Lesson, Task, not_found_error
 from inlayer.learn.course_steps import CourseOverview
-from inlayer.learn.progress_file import ProgressFile, ProgressState, keep_old_file, now
+from inlayer.learn.progress_file import ProgressFile, ProgressState, back_up_file, now
 from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion, random_seed
 from inlayer.learn.task_files import SourceFile, TaskFile, find_folder
 
@@ -78,7 +78,7 @@ class CourseService:
             if name is not None:
                 key = name if name in steps else f"exercise/{name}"
                 if key not in steps and "/" in name:
-                    raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
+                    raise not_found_error("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
                 step = steps[key if key in steps else f"task/{self.course.task(name).id}"]
             elif (next_step := overview.next_step) is None:
                 raise InputError("there is nothing to skip: you have finished the course")
@@ -230,7 +230,7 @@ class CourseService:
                 task_files.require_unchanged(path, current, base_digest)
             if current is not None and current.text == task.starter:
                 return None
-            backup = keep_old_file(path, f"{path.name}.bak{{}}")
+            backup = back_up_file(path, f"{path.name}.bak{{}}")
             task_files.write_file(path, task.starter)
         return backup
 
@@ -254,7 +254,7 @@ class CourseService:
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
-        raise not_found("exercise or lesson", name, known, LIST_EXERCISES)
+        raise not_found_error("exercise or lesson", name, known, LIST_EXERCISES)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question from the given seed, or repeat the one that was asked and not answered yet."""
@@ -286,7 +286,7 @@ class CourseService:
     def question(self, name: str) -> Question:
         if name not in self.course.questions:
             known = [*self.course.exercises, *self.course.questions]
-            raise not_found("exercise or question", name, known, "inlayer learn quiz --json lists the questions")
+            raise not_found_error("exercise or question", name, known, "inlayer learn quiz --json lists the questions")
         return self.course.questions[name]
 
     def answer(self, question: TheoryQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:

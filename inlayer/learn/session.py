@@ -68,7 +68,7 @@ class CallTarget:
         """Call it; the check fails if it raises."""
         return value_of(self.try_call(*args, **kwargs))
 
-    def must_raise(
+    def assert_raises(
         self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
     ) -> None:
         """Call it; the check fails unless it raises `error`."""
@@ -95,7 +95,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             stack.pop_all()  # __exit__ now does the cleanup
         self._end: tuple[int, float] | None = None
         self.channel.settimeout(0.1)
-        self.wall_left = self.limits.wall_seconds
+        self.wall_seconds_left = self.limits.wall_seconds
 
     def __exit__(self, *_: object) -> None:
         """Kill the process and its group, keep what it printed, and remove its scratch folder."""
@@ -188,7 +188,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
     def _request(self, **request: Any) -> dict[str, Any]:
         """Send a request and wait for the answer within the limits; only waiting is included in the wall time."""
-        end = time.monotonic() + self.wall_left
+        end = time.monotonic() + self.wall_seconds_left
 
         def wait() -> None:
             self._check_output()
@@ -202,7 +202,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         try:
             send(self.channel, encoded, wait)
             answer = decode(receive(self.channel, MAX_MESSAGE, wait))
-            self.wall_left = end - time.monotonic()
+            self.wall_seconds_left = end - time.monotonic()
             if not isinstance(answer, dict):
                 raise ProtocolError("an answer without names")
         except ProtocolError:

@@ -16,10 +16,10 @@ from inlayer.tables.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from inlayer.tables.stored_embedding import MappedEmbedding, StoredEmbedding
-    from inlayer.tables.table import Table, add_pooled, check_id_range, look_up
+    from inlayer.tables.table import Table, add_into_buffer, check_id_range, look_up
 
 __all__ = [
-    "MappedEmbedding", "RowSource", "StoredEmbedding", "StoredTable", "Table", "add_pooled", "check_id_range",
+    "MappedEmbedding", "RowSource", "StoredEmbedding", "StoredTable", "Table", "add_into_buffer", "check_id_range",
     "look_up",
 ]  # fmt: skip
 

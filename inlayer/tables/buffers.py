@@ -34,7 +34,7 @@ def round_up(nbytes: int) -> int:
 
 
 class BufferPool:
-    """Creates tensors in pooled memory: `lease(shape, dtype)`.
+    """Creates tensors in reused memory: `lease(shape, dtype)`.
 
     A finalizer can run at any time: in any thread, and even in this class, if garbage collection happens there.
     So no lock is used: idle buffers are in a dict that is changed only by single atomic operations, and a buffer

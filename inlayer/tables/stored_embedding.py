@@ -28,7 +28,7 @@ from inlayer.formats.row_reader import LocalFile
 from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored_table import StoredTable, check_table
-from inlayer.tables.table import Table, check_id_range, lease, look_up
+from inlayer.tables.table import Table, check_id_range, lease_buffer, look_up
 from inlayer.tensors import check_ids, is_meta_or_traced, to_tensor, torch_dtype
 
 
@@ -66,7 +66,7 @@ class StoredEmbedding(nn.Module):
         check_id_range(index, self.num_embeddings)
         flat = index.reshape(-1).cpu().numpy().astype(np.int64, copy=False)
         if self.table.decode_rows is None:
-            rows = lease((len(flat), self.table.embedding_dim), self._stored_dtype)
+            rows = lease_buffer((len(flat), self.table.embedding_dim), self._stored_dtype)
             self.table.source.read(flat, rows.view(torch.uint8).numpy())
         else:
             rows = to_tensor(self.table.read_stored(flat))
@@ -87,9 +87,9 @@ class StoredEmbedding(nn.Module):
             try:
                 self._whole = to_tensor(self.table.stored_weight()).to(self.device, self.dtype)
             except MemoryError:
-                raise self.table.too_large() from None
+                raise self.table.too_large_error() from None
         if not torch.compiler.is_compiling():
-            self.table.source.check()
+            self.table.source.check_unmodified()
         return self._whole
 
     def in_memory(self) -> Table:

@@ -37,7 +37,7 @@ class ArrayRows(RowSource):
     def read(self, ids: Ids, out: Bytes) -> None:
         out[:] = self._raw[ids]
 
-    def map(self) -> Bytes:
+    def memory_map(self) -> Bytes:
         return self._raw
 
 
@@ -198,20 +198,20 @@ class StoredTable:
             try:
                 self._whole = self._convert(self.stored_weight())
             except MemoryError:
-                raise self.too_large() from None
-        self.source.check()
+                raise self.too_large_error() from None
+        self.source.check_unmodified()
         return self._whole
 
     def stored_weight(self) -> Array:
         """Return all rows in the stored dtype, mapped where the bytes are the values."""
-        return self._to_stored(self.source.map())
+        return self._to_stored(self.source.memory_map())
 
     def _to_stored(self, raw: Bytes) -> Array:
         if self.decode_rows is not None:
             return self.decode_rows(raw)
         return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)
 
-    def too_large(self) -> CheckpointError:
+    def too_large_error(self) -> CheckpointError:
         return CheckpointError(
             f"the table {quote(self.name)} of {self.num_embeddings:,} x {self.embedding_dim:,} does not fit into the "
             "memory of this machine"
@@ -239,7 +239,7 @@ def check_table(tensor: TensorInfo) -> TensorInfo:
     """Check that a tensor can be a table: two axes, neither of them empty, and floating point."""
     check_matrix(tensor)
     if tensor.dtype not in SAFETENSORS_DTYPES:
-        raise wrong_dtype(tensor, "floating-point values")
+        raise wrong_dtype_error(tensor, "floating-point values")
     return tensor
 
 
@@ -249,7 +249,7 @@ def check_matrix(tensor: TensorInfo) -> None:
         raise ShapeError(f"{which} has shape {quote(tensor.shape)}; a table is (V, D) with both sizes at least 1")
 
 
-def wrong_dtype(tensor: TensorInfo, expected: str) -> DtypeError:
+def wrong_dtype_error(tensor: TensorInfo, expected: str) -> DtypeError:
     which = f"tensor {quote(tensor.name)} of {format_path(tensor.file)}"
     return DtypeError(f"{which} has dtype {tensor.dtype}; expected {expected}")
 

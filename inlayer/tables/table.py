@@ -35,9 +35,9 @@ from inlayer.tensors import check_ids, check_table_dtype, is_meta_or_traced
 
 # At or above this size, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
 # below it, malloc reuses freed memory anyway.
-POOLED_BYTES = 4 * 2**20
+MIN_BUFFERED_BYTES = 4 * 2**20
 
-_POOL = BufferPool()
+_BUFFERS = BufferPool()
 
 
 def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None = None) -> Shaped[Tensor, "... D"]:
@@ -60,27 +60,27 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     if sharding.is_sharded(weight):
         return sharding.look_up(index, weight, padding_idx)
     if weight.is_contiguous() and not is_meta_or_traced(index) and _reusable(index.numel() * weight.shape[1], weight):
-        rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
+        rows = _BUFFERS.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
         return rows
     # Same call as F.embedding, whose size check would warn under torch.jit.trace.
     return torch.embedding(weight, index, -1 if padding_idx is None else padding_idx)
 
 
-def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def lease_buffer(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Return uninitialized memory for rows that are read from a file; large memory is reused."""
     nbytes = math.prod(shape) * dtype.itemsize
-    return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
+    return _BUFFERS.lease(shape, dtype) if nbytes >= MIN_BUFFERED_BYTES else torch.empty(shape, dtype=dtype)
 
 
-def add_pooled(rows: Tensor, added: Tensor) -> Tensor:
+def add_into_buffer(rows: Tensor, added: Tensor) -> Tensor:
     """Return `rows + added`, where `added` is broadcast to `rows`; the memory of a large sum is reused.
 
     The result is always a new tensor, because a hook or a cache may hold the rows.
     """
     if added.dtype != rows.dtype or not _reusable(rows.numel(), rows, added):
         return rows + added
-    return torch.add(rows, added, out=_POOL.lease(tuple(rows.shape), rows.dtype))
+    return torch.add(rows, added, out=_BUFFERS.lease(tuple(rows.shape), rows.dtype))
 
 
 def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
@@ -94,10 +94,10 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
 
 
 def _reusable(values: int, *sources: Tensor) -> bool:
-    """Return whether a result can use pooled memory: large, on the CPU, plain tensors, no gradient to record."""
+    """Return whether a result can use a reused buffer: large, on the CPU, plain tensors, no gradient to record."""
     return (
         all(source.device.type == "cpu" and not is_meta_or_traced(source) for source in sources)
-        and values * sources[0].dtype.itemsize >= POOLED_BYTES
+        and values * sources[0].dtype.itemsize >= MIN_BUFFERED_BYTES
         and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))
     )
 

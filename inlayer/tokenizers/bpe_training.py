@@ -33,7 +33,7 @@ from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
 
-BLOCK = 1 << 16  # characters read at a time
+READ_SIZE = 1 << 16  # characters read at a time
 MAX_LINE = 1024  # characters; a longer line is split before a space if possible
 MAX_VOCAB = 2**24  # real vocabularies stay below 2**19, and the trainer allocates memory for the requested size
 
@@ -155,7 +155,7 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
 def read_blocks(path: Path) -> Iterator[str]:
     """Read a UTF-8 file in blocks, without its byte order mark."""
     with open_text(path) as file:
-        while block := file.read(BLOCK):
+        while block := file.read(READ_SIZE):
             yield block
 
 

@@ -44,7 +44,7 @@ PARTS = {
     "post_processor": "processors",
     "decoder": "decoders",
 }
-FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
+JSON_FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
 # Limits of what all parts together make of a text. ALBERT's file has the largest factor of published ones, 648: NFKD
 # and sentencepiece's rules each turn one character into up to 18, and Metaspace doubles. The others have at most 72,
@@ -58,7 +58,7 @@ MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text: a pattern
 SMALL_GROWTH = 4  # above it, patterns may have one repeated part; several would take growth^3 and more
 MAX_STEPS = 100  # total for all parts except the model; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
-EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
+EXPANSION_FACTOR = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2, "WordPiece": 2, "BPEDecoder": 2, "CTC": 2}  # fmt: skip
 NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # only the largest of a sequence counts
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
@@ -139,10 +139,10 @@ def open_checked(config: dict[str, Any], text: str, source: str) -> tokenizers.T
         except InlayerError:
             raise
         except Exception as error:  # the library raises nothing more specific
-            raise unreadable_part(config, source, error) from error
+            raise unreadable_part_error(config, source, error) from error
 
 
-def unreadable_part(config: dict[str, Any], source: str, error: Exception) -> TokenizerError:
+def unreadable_part_error(config: dict[str, Any], source: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
 
@@ -152,7 +152,7 @@ def unreadable_part(config: dict[str, Any], source: str, error: Exception) -> To
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
                 name = printable(kind[:40])
                 return TokenizerError(f"{source}: its {part} type {name!r} is not known to the tokenizers library")
-    unknown = next((key for key in config if key not in FIELDS), None)
+    unknown = next((key for key in config if key not in JSON_FIELDS), None)
     if unknown is not None:
         return TokenizerError(f"{source}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
     message = first_line(error)
@@ -272,9 +272,9 @@ def check_patterns(config: dict[str, Any], source: str) -> None:
             f"{source}: its regular expressions can take too long: its normalizer can make a text {growth:,.0f} times "
             "as long"
         )
-    most = MAX_VARIABLE if growth <= SMALL_GROWTH else 1
+    max_parts = MAX_VARIABLE_PARTS if growth <= SMALL_GROWTH else 1
     for part, pattern in patterns:
-        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern, most)
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern, max_parts)
         if reason is not None:
             name = printable(pattern[:40])
             raise TokenizerError(f"{source}: its {part} has a regular expression that can hang: {reason} in {name!r}")
@@ -293,7 +293,7 @@ def step_growth(step: dict[str, Any]) -> tuple[float, int]:
     if kind in ("BertProcessing", "RobertaProcessing"):
         return 1.0, 4
     if kind != "TemplateProcessing":
-        return float(EXPANSION.get(kind, 1)), len(step.get("prepend") or "")
+        return float(EXPANSION_FACTOR.get(kind, 1)), len(step.get("prepend") or "")
     lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
     added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
     return max(1.0, sum("Sequence" in piece for piece in step["single"])), added
@@ -301,8 +301,8 @@ def step_growth(step: dict[str, Any]) -> tuple[float, int]:
 
 # ---- regular expressions
 
-MAX_VARIABLE = 4  # optional and repeated parts in a row, as in published patterns
-MAX_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
+MAX_VARIABLE_PARTS = 4  # optional and repeated parts in a row, as in published patterns
+MAX_LOG2_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
 SYNTAX = r"""
     (?P<open> \( (?: \?(?: [ims-]*: | [=!>] | <[=!] | <\w+> ) | (?!\?) ) )
   | (?P<flags> \(\?[ims-]+\) )
@@ -315,13 +315,13 @@ SYNTAX = r"""
 
 @dataclass
 class Alternative:
-    """One alternative of an open group: its variable parts, and the choices in it as a power of two."""
+    """One alternative of an open group: its variable parts, and the ways to choose in it as a power of two."""
 
-    parts: int = 0
-    choices: int = 0
+    n_variable_parts: int = 0
+    log2_choices: int = 0
 
 
-def backtracking_risk(pattern: str, most: int = MAX_VARIABLE) -> str | None:
+def backtracking_risk(pattern: str, max_variable_parts: int = MAX_VARIABLE_PARTS) -> str | None:
     """Return what makes a valid pattern potentially slow, or None.
 
     >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
@@ -340,22 +340,23 @@ def backtracking_risk(pattern: str, most: int = MAX_VARIABLE) -> str | None:
             groups.append([Alternative()])
         elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(branch.parts for branch in closed)
-            groups[-1][-1].parts += parts
-            groups[-1][-1].choices += max(branch.choices for branch in closed) + (len(closed) - 1).bit_length()
-            varies = parts > 0 or len(closed) > 1
+            outer, variable_parts = groups[-1][-1], max(branch.n_variable_parts for branch in closed)
+            outer.n_variable_parts += variable_parts
+            outer.log2_choices += max(branch.log2_choices for branch in closed) + (len(closed) - 1).bit_length()
+            varies = variable_parts > 0 or len(closed) > 1
         elif match["either"]:
             groups[-1].append(Alternative())
         elif match["repeat"]:
             if varies and match["many"] != "?" and match["high"] not in ("0", "1"):
                 return "a repeated group of variable length"
             is_fixed = bool(match["low"]) and not match["comma"] and not match["more"]
-            groups[-1][-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
+            repeats = 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
+            groups[-1][-1].n_variable_parts += repeats
             varies = not is_fixed
         else:
             varies = False
-        if groups[-1][-1].parts > most:
-            return f"more than {most} optional or repeated parts in a row"
-        if groups[-1][-1].choices > MAX_CHOICES:
+        if groups[-1][-1].n_variable_parts > max_variable_parts:
+            return f"more than {max_variable_parts} optional or repeated parts in a row"
+        if groups[-1][-1].log2_choices > MAX_LOG2_CHOICES:
             return "many groups of alternatives in a row"
     return None

@@ -98,7 +98,7 @@ class Loss:
             rows_BTD = self.layer.add_ngrams(rows_BTD, self.ids_BT, self.result.history)
         return self.layer(inputs_embeds=rows_BTD, position_ids=self.result.position_BT)
 
-    def predicting(self, hidden_BTD: Tensor) -> Tensor:
+    def select_predicting(self, hidden_BTD: Tensor) -> Tensor:
         """Select the hidden states whose next token is predicted."""
         return hidden_BTD.flatten(0, 1)[self.index_N]
 
@@ -114,7 +114,7 @@ class Loss:
                 loss = (hidden_BTD * self.result.mask_BT[:, :, None] if is_masked else hidden_BTD).sum()
                 of_unique, of_gathered = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
                 return Gradients(loss.detach(), of_unique, of_gathered, loss.new_empty(0, 0), loss.new_empty(0, 0))
-            hidden_ND = self.predicting(hidden_BTD) * self.head.hidden_scale
+            hidden_ND = self.select_predicting(hidden_BTD) * self.head.hidden_scale
             products_NV = functional.linear(hidden_ND, self.pipeline.head_rows(), self.bias)
             loss = functional.cross_entropy(scale_logits(self.head, products_NV), self.targets_N)
             of_unique, of_gathered, of_products = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))

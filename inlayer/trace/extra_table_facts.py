@@ -104,9 +104,9 @@ def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[S
             texts = list(dict.fromkeys(read.text for read in chosen))
             order, heads = chosen[0].order, len(chosen[0].rows)
             shared.append(
-                SharedNgrams(order=order, texts=texts, occurrences=tokens, shared_heads=len(rows), order_heads=heads)
+                SharedNgrams(order=order, texts=texts, occurrences=tokens, n_shared_heads=len(rows), n_heads=heads)
             )
-    return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
+    return sorted(shared, key=lambda group: group.n_shared_heads < group.n_heads)
 
 
 def _per_layer(result: ForwardPass, ids: Tensor) -> PerLayerFacts | None:
@@ -200,8 +200,8 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
     places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
     names = " and ".join(repr(layout.glyphs.truncate(text, layout.widest_label)) for text in group.texts[:3])
     heads = "all hash heads"
-    if group.shared_heads < group.order_heads:
-        heads = f"{group.shared_heads} of {group.order_heads} hash heads, by collision"
+    if group.n_shared_heads < group.n_heads:
+        heads = f"{group.n_shared_heads} of {group.n_heads} hash heads, by collision"
     return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
 
 

@@ -28,8 +28,8 @@ class SharedNgrams(Facts):
     order: int
     texts: list[str]  # each once
     occurrences: list[TokenIndex]
-    shared_heads: int  # number of hash heads whose row they share
-    order_heads: int  # number of hash heads of this order
+    n_shared_heads: int  # number of hash heads whose row they share
+    n_heads: int  # number of hash heads of this order
 
 
 class NgramFacts(Facts):
@@ -94,7 +94,7 @@ class RelativeFacts(Facts):
     kind: Literal["alibi", "t5", "deberta"]
     n_heads: int | None  # None: the rows are vectors, not one bias per head
     slopes: list[float]  # slopes of all heads, or empty if there is no ALiBi
-    from_last: bool  # ALiBi of MPT: positions count from the last token
+    counts_from_end: bool  # ALiBi of MPT: positions count from the last token
     column_label: str  # what a column is, in words: the position of a key, or a distance
     columns: list[int]
     tensor: str  # the learned table, or empty if there is none

@@ -1,6 +1,6 @@
 """One gradient step: the table rows move against their gradient, and the loss is computed again.
 
-text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next tokens
+text -> ids -> [rows - learning_rate * gradient] -> hidden states -> head -> loss, next tokens
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
   every row of it moves; an untied head and everything else stay as they are
 - the loss comes from the backward pass, in float32 (trace/backward.py)
@@ -34,8 +34,8 @@ from inlayer.trace.forward import ForwardPass, RecordedRange
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-RATES = (0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
-MAX_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
+LEARNING_RATES = (0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+MAX_TABLE_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
 MAX_MOVED = 64  # rows reported
 MAX_NEXT = 5
 NEIGHBORS = 10
@@ -61,7 +61,7 @@ class UpdatedRow(Facts):
 class GradientStep(Facts):
     """One step with one learning rate, from the stored rows."""
 
-    rate: float
+    learning_rate: float
     loss: float
     next_tokens: list[NextToken]  # most probable first, after the last token of the first text, which has no target
     predicted_tokens: list[NextToken]  # the same after the token `GradientStepFacts.predicted_at`, which has one
@@ -73,11 +73,11 @@ class GradientStepFacts(Facts):
     """Steps of gradient descent with several learning rates."""
 
     uniform_loss: float  # the loss if every token were equally likely: ln V
-    kind: Literal["next token", "sum"]
+    loss_kind: Literal["next token", "sum"]
     note: str  # what the loss is computed from, or why `steps` is empty
     predicted_at: tuple[int, int] | None  # text and index of the last token whose next token is a target
     method: str | None  # the map of the shifts
-    steps: list[GradientStep]  # one per rate
+    steps: list[GradientStep]  # one per learning rate
 
 
 @one_thread()
@@ -86,7 +86,7 @@ def take_gradient_step(
     pipeline: Pipeline,
     texts: Sequence[str],
     *,
-    rates: Sequence[float] = RATES,
+    learning_rates: Sequence[float] = LEARNING_RATES,
     max_tokens: int = 256,
     first_token: int = 0,
     change: Change | None = None,
@@ -96,13 +96,13 @@ def take_gradient_step(
     result = ForwardPass(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
     loss = Loss(result) if result.count else None
     facts = GradientStepFacts(
-        uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
-        method=None, steps=[],
+        uniform_loss=math.log(pipeline.table.shape[0]), loss_kind="sum", note="the text has no tokens",
+        predicted_at=None, method=None, steps=[],
     )  # fmt: skip
     if loss is None or loss.sum_reason:
         return facts if loss is None else replace(facts, note=loss.note())
-    facts = replace(facts, kind="next token", note=loss.note())
-    if pipeline.numel() > MAX_VALUES:
+    facts = replace(facts, loss_kind="next token", note=loss.note())
+    if pipeline.numel() > MAX_TABLE_VALUES:
         return replace(facts, note="the table is too large to compute a training step here")
     padding, weight_VD, gradient_VD = loss.layer.padding_idx, pipeline.head_rows(), _table_gradient(loss)
     used = dict.fromkeys(loss.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
@@ -111,16 +111,16 @@ def take_gradient_step(
     rows_UD, moves_UD = loss.unique.rows_UD.float(), gradient_VD[loss.unique.ids_U]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
     steps = []
-    for rate in map(float, rates):
-        moved_UD = rows_UD - rate * moves_UD
+    for learning_rate in map(float, learning_rates):
+        moved_UD = rows_UD - learning_rate * moves_UD
         hidden_BTD = loss.hidden(loss.gather(moved_UD))
-        hidden_ND = torch.cat((hidden_BTD[0, last][None], loss.predicting(hidden_BTD)))
-        moved_VD = weight_VD - rate * gradient_VD if loss.head.tied else weight_VD
+        hidden_ND = torch.cat((hidden_BTD[0, last][None], loss.select_predicting(hidden_BTD)))
+        moved_VD = weight_VD - learning_rate * gradient_VD if loss.head.tied else weight_VD
         logits_NV = compute_logits(loss.head, hidden_ND, moved_VD, loss.bias)
         after_last_V, predicted_V = functional.softmax(logits_NV[[0, -1]], dim=-1)
         steps.append(
             GradientStep(
-                rate=rate,
+                learning_rate=learning_rate,
                 loss=float(functional.cross_entropy(logits_NV[1:], loss.targets_N)),
                 next_tokens=_most_probable(pipeline, after_last_V) if last >= 0 else [],
                 predicted_tokens=_most_probable(pipeline, predicted_V),

@@ -48,7 +48,7 @@ def _alibi(result: ForwardPass, spec: AlibiSpec) -> RelativeFacts:
         columns -= result.length - 1
     slopes, bias = alibi_from_spec(spec, columns[None], result.pipeline.layer.dtype)
     return RelativeFacts(
-        kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), from_last=spec.bias_max is not None,
+        kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), counts_from_end=spec.bias_max is not None,
         column_label=KEY if spec.bias_max is None else FROM_LAST,
         columns=columns.tolist(), tensor="", rows=[], offsets=[], bias=bias[0, : result.recorded.dims, 0].tolist(),
     )  # fmt: skip
@@ -65,8 +65,8 @@ def _buckets(result: ForwardPass, spec: RelativeBucketSpec) -> RelativeFacts:
             n_heads, table = stored.shape[1], to_tensor(model.store.read(stored.name))
             bias = table.to(result.pipeline.layer.dtype)[rows, : result.recorded.dims].T.tolist()
     return RelativeFacts(
-        kind=spec.kind, n_heads=n_heads, slopes=[], from_last=False, column_label=DISTANCE, columns=columns.tolist(),
-        tensor=tensor, rows=rows.tolist(), offsets=offsets, bias=bias,
+        kind=spec.kind, n_heads=n_heads, slopes=[], counts_from_end=False, column_label=DISTANCE,
+        columns=columns.tolist(), tensor=tensor, rows=rows.tolist(), offsets=offsets, bias=bias,
     )  # fmt: skip
 
 

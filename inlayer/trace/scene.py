@@ -29,7 +29,7 @@ from inlayer.trace.forward import ForwardPass, RecordedRange
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-MAX_VALUES = 2**23  # values of the hidden states shown, in all texts together
+SCENE_VALUES = 2**23  # values of the hidden states shown, in all texts together
 MAX_COMPARED = 48  # tokens of the first text whose cosines are computed
 MAX_ROWS, MAX_CHANNELS = 256, 192  # size of the sample of the table
 QUANTILE = 0.995
@@ -87,13 +87,13 @@ def describe_scene(
     pipeline: Pipeline,
     texts: Sequence[str],
     *,
-    max_tokens: int = MAX_VALUES,
+    max_tokens: int = SCENE_VALUES,
     first_token: int = 0,
     change: Change | None = None,
 ) -> SceneFacts:
     """Run texts and record up to `max_tokens` tokens of each as strips, with cosines starting at `first_token`."""
     change = change or Change()
-    recorded = RecordedRange(min(max_tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
+    recorded = RecordedRange(min(max_tokens, max(1, SCENE_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
     result = ForwardPass(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
     added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]

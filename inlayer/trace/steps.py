@@ -116,7 +116,7 @@ def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
     at = f"torch.arange({_rows(trace)}.shape[1])"
     if relative.kind == "alibi":
         note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
-        at = f"{at}[None]" + (f" - {_rows(trace)}.shape[1] + 1" if relative.from_last else "")
+        at = f"{at}[None]" + (f" - {_rows(trace)}.shape[1] + 1" if relative.counts_from_end else "")
         return note, f"slopes, bias = inlayer.positions.alibi_from_spec(layer.relative, {at}, layer.dtype)"
     note = "relative: nothing is added to the embeddings; attention uses a learned row per distance between two tokens"
     return note, f"at = {at}; buckets = inlayer.positions.relative_rows(layer.relative, at - at[:, None])"

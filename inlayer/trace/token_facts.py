@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_CHANNELS = 512
 MAX_SEARCHED = 2**31  # values of a table that is searched for neighbors
 MAX_NEIGHBORS = 100
-MAX_VALUES = 2**20  # largest table that is initialized
+MAX_INITIALIZED_VALUES = 2**20  # largest table that is initialized
 SHOWN_ROWS = 4
 BINS = 41
 
@@ -102,7 +102,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
 def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
     """Initialize a table like the model's and record every step."""
     rows, width = pipeline.table.shape
-    rows = max(2, min(rows, MAX_VALUES // width))
+    rows = max(2, min(rows, MAX_INITIALIZED_VALUES // width))
     padding, std = pipeline.layer.padding_idx, pipeline.init_std
     if padding is not None:
         padding = min(padding, rows - 1)  # the last row of a shortened table stands for the padding row

@@ -2,8 +2,8 @@
 
 - TrainConfig is the argument of `inlayer.train`. The flags of `inlayer train` are generated from its fields, so this
   module does not import torch
-- a field that is None is derived: sizes come from the preset, steps and block size also from the text (`fitted_to`),
-  warm-up from the number of steps, and scales from tying
+- a field that is None is derived: sizes come from the preset, steps and block size also from the text
+  (`fit_to_corpus`), warm-up from the number of steps, and scales from tying
 - tables and heads have no weight decay by default: the row of a rare token would shrink between its few updates
 - rows are initialized from N(0, 0.02) and multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied
   head multiplies its input by 3. Of all variants in the study, only this one trains well at every learning rate
@@ -44,7 +44,7 @@ PRESETS: dict[Preset, dict[str, int]] = {
 # Position schemes of each architecture, the default first.
 POSITIONS: dict[Architecture, tuple[DecoderScheme, ...]] = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
-DEFAULT_STEPS, MIN_STEPS, MAX_PASSES, MIN_BLOCK_SIZE = 600, 50, 20, 16  # for defaults that depend on the text
+DEFAULT_STEPS, MIN_STEPS, MAX_EPOCHS, MIN_BLOCK_SIZE = 600, 50, 20, 16  # for defaults that depend on the text
 NOT_SAVED = ("out", "parallel", "device")  # may change when a run is resumed
 FORMAT = 4
 MAX_NUMBER = 2**63 - 1
@@ -129,7 +129,7 @@ def option(default: Any, group: str, **limits: Any) -> Any:
 
 
 DATA, MODEL, OPTIMIZER, RUN = "Data", "Model", "Optimization", "Run"
-TYING = "Experiments on tied tables"
+TYING = "Tying experiments"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +318,7 @@ class TrainConfig:
         """Number of steps: `steps`, or its default until the text is known."""
         return DEFAULT_STEPS if self.steps is None else self.steps
 
-    def fitted_to(self, training_tokens: int, validation_tokens: int) -> TrainConfig:
+    def fit_to_corpus(self, training_tokens: int, validation_tokens: int) -> TrainConfig:
         """Derive block size and steps from the size of the text, unless they are given.
 
         Args:
@@ -329,7 +329,7 @@ class TrainConfig:
             The config with both values.
 
         Example:
-            >>> config = TrainConfig().fitted_to(950, 50)
+            >>> config = TrainConfig().fit_to_corpus(950, 50)
             >>> config.block_size, config.steps
             (49, 50)
         """
@@ -338,7 +338,7 @@ class TrainConfig:
             block_size = min(PRESETS[self.preset]["block_size"], max(MIN_BLOCK_SIZE, training_tokens - 1))
             if validation_tokens > MIN_BLOCK_SIZE:
                 block_size = min(block_size, validation_tokens - 1)
-        steps = MAX_PASSES * training_tokens // (self.batch_size * block_size)
+        steps = MAX_EPOCHS * training_tokens // (self.batch_size * block_size)
         return replace(self, block_size=block_size, steps=self.steps or min(DEFAULT_STEPS, max(MIN_STEPS, steps)))
 
 

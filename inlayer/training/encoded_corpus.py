@@ -47,7 +47,7 @@ DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtyp
 FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
 ENCODED_AT_A_TIME = 64  # segments
 SPLITS = ("train", "validation")
-BLOCK = 1 << 20  # ids to count or verify at a time
+COUNTED_IDS = 1 << 20  # ids to count or verify at a time
 REENCODE_ADVICE = "remove the folder, and resume the run to encode the text again"
 
 
@@ -62,8 +62,8 @@ class EncodedCorpus:
     def count_ids(self) -> Ids:
         """Count the occurrences of each id in the training ids (V,)."""
         counts_V = np.zeros(self.vocab_size, np.int64)
-        for start in range(0, self.train.size, BLOCK):
-            counts_V += np.bincount(self.train[start : start + BLOCK], minlength=self.vocab_size)
+        for start in range(0, self.train.size, COUNTED_IDS):
+            counts_V += np.bincount(self.train[start : start + COUNTED_IDS], minlength=self.vocab_size)
         return counts_V
 
     def unigram_loss(self) -> float:
@@ -240,7 +240,7 @@ def _open_ids(path: Path, metadata: dict[str, Any]) -> Array:
                 f"{format_path(path)} is {size:,} bytes, but {METADATA_FILE} lists {quote(count)} ids of "
                 f"{dtype.itemsize} bytes"
             )
-        while data := file.read(BLOCK * dtype.itemsize):
+        while data := file.read(COUNTED_IDS * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))
     if digest.hexdigest() != metadata.get(f"{path.stem}_sha256"):

@@ -61,7 +61,7 @@ MODULES = {
     },
 }  # fmt: skip
 # Fields of config.json, and the sizes and numbers that they contain.
-FIELDS = {
+CONFIG_FIELDS = {
     "gpt": {
         "n_embd": "n_embd", "n_layer": "n_layer", "n_head": "n_head", "n_inner": "hidden_width",
         "n_positions": "block_size", "layer_norm_epsilon": "norm_eps", "embd_pdrop": "dropout",
@@ -173,7 +173,7 @@ def to_config(config: DecoderConfig) -> dict[str, Any]:
         "initializer_range": config.init_std,
         "tie_word_embeddings": config.tie,
         "pad_token_id": None if config.padding_idx is None else config.padding_idx % config.vocab_size,
-        **{field: getattr(config, attribute) for field, attribute in FIELDS[config.architecture].items()},
+        **{field: getattr(config, attribute) for field, attribute in CONFIG_FIELDS[config.architecture].items()},
         **FIXED[config.architecture],
     }
     if config.position_scheme == "sinusoidal":

@@ -52,7 +52,7 @@ from inlayer.training.state import State, load_state, model_tensors, save_state
 from inlayer.training.trainer import Trainer
 
 METRICS = "metrics.jsonl"
-MAX_SAFE_PASSES = 50  # over the text; more make even this small decoder memorize it
+MAX_SAFE_EPOCHS = 50  # more make even this small decoder memorize it
 PADDING, END = "<pad>", "<|endoftext|>"  # special tokens of a trained tokenizer
 
 
@@ -83,7 +83,7 @@ class Run:
     """A training run in a folder. `train` takes the remaining steps."""
 
     def __init__(self, folder: Path, config: TrainConfig) -> None:
-        self.folder, self.config, self.inner = folder, config, folder / "run"
+        self.folder, self.config, self.state_dir = folder, config, folder / "run"
         self.progress = TrainingProgress()
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
@@ -100,7 +100,7 @@ class Run:
         run = cls(folder, replace(config, threads=config.threads or torch.get_num_threads()))
         run._created = tuple(path for path in (folder, *folder.parents) if path_kind(path) == "missing")
         try:
-            run.inner.mkdir(parents=True, exist_ok=True)
+            run.state_dir.mkdir(parents=True, exist_ok=True)
             with run.locked():
                 run._write_config()
         except OSError as error:
@@ -120,15 +120,15 @@ class Run:
             self._write_config()
 
     def _write_config(self) -> None:
-        write_atomic(self.inner / CONFIG, config_to_json(self.config))
+        write_atomic(self.state_dir / CONFIG, config_to_json(self.config))
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the folder: one process trains in it at a time."""
-        return locked(self.inner / "lock", "another process is training there")
+        return locked(self.state_dir / "lock", "another process is training there")
 
     def _remove(self) -> None:
         """Remove a run that has not taken a step, and the folders created for it."""
-        shutil.rmtree(self.inner, ignore_errors=True)
+        shutil.rmtree(self.state_dir, ignore_errors=True)
         with suppress(OSError):
             (self.folder / METRICS).unlink(missing_ok=True)
             for folder in self._created or ():
@@ -142,13 +142,13 @@ class Run:
             self._make_tokenizer()
             self._make_tokens()
         group.barrier()
-        tokenizer, tokens = self.open_tokenizer(), open_tokens(self.inner / "tokens")
+        tokenizer, tokens = self.open_tokenizer(), open_tokens(self.state_dir / "tokens")
         if tokens.vocab_size != count_rows(tokenizer):
             raise CheckpointError(
-                f"{format_path(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
+                f"{format_path(self.state_dir / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
                 f"{count_rows(tokenizer):,}; one of them was modified; start a new run in another folder"
             )
-        fitted = self.config.fitted_to(tokens.train.size, tokens.validation.size)
+        fitted = self.config.fit_to_corpus(tokens.train.size, tokens.validation.size)
         if group.is_main and fitted != self.config:
             self.config = fitted
             self._write_config()
@@ -156,7 +156,7 @@ class Run:
         return tokenizer, tokens
 
     def open_tokenizer(self) -> Tokenizer:
-        return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
+        return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.state_dir / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
         """Return the decoder to train. A padding token that also ends texts must be learned, so it is not padding."""
@@ -164,7 +164,7 @@ class Run:
         return self.config.decoder_config(tokens.vocab_size, None if is_end else tokenizer.pad_id)
 
     def _make_tokens(self) -> None:
-        folder, tokenizer, files = self.inner / "tokens", self.open_tokenizer(), self.config.files
+        folder, tokenizer, files = self.state_dir / "tokens", self.open_tokenizer(), self.config.files
         if path_kind(folder) == "folder":
             return
         chunks = read_chunks(files) if files else python_chunks()
@@ -179,7 +179,7 @@ class Run:
         )
 
     def _make_tokenizer(self) -> None:
-        folder = self.inner / "tokenizer"
+        folder = self.state_dir / "tokenizer"
         if self.config.tokenizer == "bytes" or path_kind(folder) == "folder":
             return
         with new_folder(folder) as new:
@@ -267,12 +267,12 @@ class Run:
     def _report_text_size(self, tokens: EncodedCorpus, width: int) -> None:
         """Report how many times the steps cover the text; warn if too often, or if it is too small to validate on."""
         config, held_out = self.config, tokens.validation.size
-        passes = config.total_steps * config.batch_size * (width - 1) / tokens.train.size
+        epochs = config.total_steps * config.batch_size * (width - 1) / tokens.train.size
         amount = (
-            f"the text about {pluralize(round(passes), 'time')}" if passes >= 1 else f"about {passes:.1%} of the text"
+            f"the text about {pluralize(round(epochs), 'time')}" if epochs >= 1 else f"about {epochs:.1%} of the text"
         )
         summary = f"{pluralize(config.total_steps, 'step')} cover {amount}"
-        if passes > MAX_SAFE_PASSES:
+        if epochs > MAX_SAFE_EPOCHS:
             self.alerts.raised["memorization"] = (
                 f"{summary}: the model will memorize it, and a low training loss says nothing about other text; use "
                 "fewer steps (--steps) or more text"
@@ -298,15 +298,15 @@ class Run:
 
         The config, the tokenizer, and the metrics must match the state.
         """
-        path, state = self.folder / METRICS, load_state(self.inner)
+        path, state = self.folder / METRICS, load_state(self.state_dir)
         lines = path.read_bytes().splitlines(keepends=True) if path_kind(path) == "file" else []
         step = 0 if state is None else state.step
         if state is not None and step > (steps := self.config.steps or 0):
             raise CheckpointError(
-                f"{format_path(self.inner / CONFIG)} has {pluralize(steps, 'step')}, but the saved state is from step "
-                f"{step:,}; restore the number of steps"
+                f"{format_path(self.state_dir / CONFIG)} has {pluralize(steps, 'step')}, but the saved state is from "
+                f"step {step:,}; restore the number of steps"
             )
-        paths = {"config": self.inner / CONFIG, "tokenizer": self.inner / "tokenizer", "metrics": path}
+        paths = {"config": self.state_dir / CONFIG, "tokenizer": self.state_dir / "tokenizer", "metrics": path}
         for name, digest in self._checksums(b"".join(lines[:step])).items():
             if state is not None and state.metadata.get(name) != digest:
                 raise CheckpointError(
@@ -322,7 +322,7 @@ class Run:
     def _checksums(self, metrics: bytes) -> dict[str, str]:
         """Return the checksums that a state must match: config (except `steps`, which may grow), tokenizer, metrics."""
         parts = {"config": config_to_json(replace(self.config, steps=1)), "tokenizer": b"", "metrics": metrics}
-        for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
+        for path in sorted(path for path in (self.state_dir / "tokenizer").glob("*") if path_kind(path) == "file"):
             parts["tokenizer"] += path.name.encode() + path.read_bytes()
         return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
@@ -347,7 +347,7 @@ class Run:
         state, metrics = trainer.state(), self.folder / METRICS
         if trainer.group.is_main:
             sync(metrics)  # a state is useless without the metrics up to it
-            save_state(self.inner, trainer.step, state, self._checksums(metrics.read_bytes()))
+            save_state(self.state_dir, trainer.step, state, self._checksums(metrics.read_bytes()))
         trainer.group.barrier()
         return trainer.step
 
@@ -360,7 +360,7 @@ class Run:
         save_decoder(
             trainer.decoder,
             self.folder,
-            tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
+            tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.state_dir / "tokenizer",
             eos_id=tokenizer.special_tokens.get(END),
             state=model_tensors(state),
             facts=training_facts | {"input_scale": trainer.decoder.config.input_scale},

@@ -35,7 +35,7 @@ from inlayer.training.plot import averaged_steps, curve_of, smooth_loss
 
 OVERFITTING = 0.1  # nats of validation loss above its best
 MAX_GAP = 1.0  # nats of validation loss above the training loss
-MAX_TEXT = 2_000  # characters of untrusted text
+MAX_SHOWN_CHARACTERS = 2_000  # characters of untrusted text
 COLUMNS = ("", "rows", "of the text", "cosine", "shift", "norm")
 COLUMNS_NOTE = (
     "Cosine: between each row before and after training. Shift: norm of the change relative to the norm before training"
@@ -223,7 +223,7 @@ def show(report: TrainingReport, console: Console) -> None:
         """Print labels and, next to each, its untrusted text, wrapped to the remaining columns."""
         grid = Table.grid(Column(width=LABEL_WIDTH), Column(overflow="fold"), padding=(0, 1, 0, 0))
         for label, text in pairs:
-            safe = "\n".join(map(glyphs.escape, text[:MAX_TEXT].replace("->", arrow).split("\n")))
+            safe = "\n".join(map(glyphs.escape, text[:MAX_SHOWN_CHARACTERS].replace("->", arrow).split("\n")))
             grid.add_row(Text(label, style=STYLES.get(label, "bold")), Text(safe))
         console.print(grid)
 
@@ -278,8 +278,8 @@ def to_html(report: TrainingReport, png: bytes | None) -> str:
 def _template() -> Template:
     environment = Environment(autoescape=True, keep_trailing_newline=True)
     environment.filters |= {
-        "line": lambda text: PAGE_GLYPHS.escape(str(text)[:MAX_TEXT]).replace("->", PAGE_GLYPHS.arrow),
-        "lines": lambda text: "\n".join(map(PAGE_GLYPHS.escape, text[:MAX_TEXT].split("\n"))),
+        "line": lambda text: PAGE_GLYPHS.escape(str(text)[:MAX_SHOWN_CHARACTERS]).replace("->", PAGE_GLYPHS.arrow),
+        "lines": lambda text: "\n".join(map(PAGE_GLYPHS.escape, text[:MAX_SHOWN_CHARACTERS].split("\n"))),
         "token": lambda text: PAGE_GLYPHS.truncate(text, MAX_PAGE_TOKEN_WIDTH) or '""',
         "value": _value,
     }

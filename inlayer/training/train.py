@@ -123,8 +123,8 @@ def _how_to_resume(run: Run, group: ProcessGroup, saved: str = "") -> str:
 
 def make_report(run: Run) -> TrainingReport:
     """Return the report on a finished run, and write it to the run's folder."""
-    tokenizer, tokens, config = run.open_tokenizer(), open_tokens(run.inner / "tokens"), run.config
-    state = load_state(run.inner)
+    tokenizer, tokens, config = run.open_tokenizer(), open_tokens(run.state_dir / "tokens"), run.config
+    state = load_state(run.state_dir)
     assert state is not None  # a finished run has one
     decoder_config = run.decoder_config(tokenizer, tokens)
     weights = model_tensors(state.tensors)

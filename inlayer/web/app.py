@@ -37,7 +37,7 @@ from inlayer.trace.html import content_security_policy, page
 from inlayer.trace.scene import SceneFacts, TableScene, describe_scene
 from inlayer.trace.token_facts import InitializationFacts, describe_token, initialize
 from inlayer.web.course import add_course
-from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page
+from inlayer.web.guard import INTERNAL_ERROR, GuardMiddleware, error_page, error_response, expects_page
 from inlayer.web.openai import add_embeddings
 from inlayer.web.request_body import JsonRoute
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
@@ -123,16 +123,17 @@ class WalkService:
         return self.find(query.model).table_scene
 
     def gradient_step(self, query: GradientStepRequest) -> GradientStepFacts:
-        """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
+        """Take one step of gradient descent on the table with each learning rate: the loss, next tokens, moved rows."""
         pipeline = self.find(query.model)
         return take_gradient_step(
-            pipeline, query.texts, rates=query.rates, max_tokens=query.max_tokens, first_token=query.first_token,
-            change=_change(query), projection=self.maps[id(pipeline)].projection(query.method),
+            pipeline, query.texts, learning_rates=query.learning_rates, max_tokens=query.max_tokens,
+            first_token=query.first_token, change=_change(query),
+            projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
     def gradient_step_threads(self, query: GradientStepRequest) -> WorkerThreads:
-        """Choose the threads for a step of gradient descent with each of the rates."""
-        return self.threads(query, len(query.rates) * len(query.texts) * query.max_tokens)
+        """Choose the threads for a step of gradient descent with each of the learning rates."""
+        return self.threads(query, len(query.learning_rates) * len(query.texts) * query.max_tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
         """Return coordinates for every row. If there are none, they are still being computed; request them later."""
@@ -163,16 +164,16 @@ def make_app(
     *,
     token: str,
     hosts: tuple[str, ...] = (),
-    runs_code: bool = False,
+    allow_code_execution: bool = False,
     api_key: str | None = None,
-) -> Guard:
+) -> GuardMiddleware:
     """Build the ASGI application that serves these models to clients that present this token.
 
     Args:
         pipelines: The models by name.
         token: The token that every request must present.
         hosts: Host names to accept, in addition to localhost and IP addresses.
-        runs_code: Whether clients may run code on this machine, in the tasks of the course.
+        allow_code_execution: Whether clients may run code on this machine, in the tasks of the course.
         api_key: A key that requests to /v1/ may present instead of the token.
 
     Returns:
@@ -201,9 +202,9 @@ def make_app(
     add_route(app, "GET /api/map", service.map, service.waiting)
     add_route(app, "GET /api/inspect", service.inspect, service.large)
     add_embeddings(app, service.pipelines, service.small)
-    add_course(app, runs_code=runs_code)
+    add_course(app, allow_code_execution=allow_code_execution)
     _add_errors(app, service)
-    return Guard(app, token=token, hosts=hosts, api_key=api_key)
+    return GuardMiddleware(app, token=token, hosts=hosts, api_key=api_key)
 
 
 def _add_page(app: FastAPI, path: str, document: str, headers: dict[str, str]) -> None:

@@ -84,9 +84,9 @@ def page_policy(nonce: str) -> str:
     )
 
 
-def add_course(app: FastAPI, *, runs_code: bool) -> None:
+def add_course(app: FastAPI, *, allow_code_execution: bool) -> None:
     """Add the course to an application; each route is a method of `CourseView`."""
-    view = CourseView(read_only=not runs_code)
+    view = CourseView(read_only=not allow_code_execution)
     reading = WorkerThreads(READING_THREADS, READING_QUEUE)
     grading = WorkerThreads(GRADING_THREADS, GRADING_QUEUE)
 

@@ -52,7 +52,7 @@ ADVICE = "Run inlayer serve again, and open the address that it prints, includin
 log = logging.getLogger("inlayer.web")  # writes to stderr unless a handler is added
 
 
-class Guard:
+class GuardMiddleware:
     """ASGI middleware. `hosts`: host names to accept, in addition to localhost and any IP address.
 
     `api_key` is accepted like the token, but only by the routes in OpenAI's format.

@@ -69,7 +69,7 @@ def check_body_headers(scope: Scope) -> None:
         raise HTTPException(415, "send the body without Content-Encoding")
     length = headers.get("content-length", "0")
     if len(length) > 18 or int(length) > max_body(scope):  # h11 has checked that these are digits
-        raise _too_large(max_body(scope))
+        raise _too_large_error(max_body(scope))
 
 
 def max_body(scope: Scope) -> int:
@@ -77,7 +77,7 @@ def max_body(scope: Scope) -> int:
     return MAX_API_BODY if scope["path"] == "/v1/embeddings" else MAX_BODY
 
 
-def _too_large(limit: int) -> HTTPException:
+def _too_large_error(limit: int) -> HTTPException:
     return HTTPException(413, f"the body is larger than {limit:,} bytes")
 
 
@@ -101,7 +101,7 @@ def limit_body(receive: Receive, limit: int) -> Receive:
             tokens.add(body)
             complete = not message.get("more_body", False)
         if size > limit:
-            raise _too_large(limit)
+            raise _too_large_error(limit)
         for name, maximum in MAX_COUNTS.items():
             if tokens.counts[name] > maximum:
                 raise HTTPException(413, f"the body has more than {maximum:,} {name}; split it into several requests")

@@ -12,16 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from inlayer.learn.questions import MAX_SEED
-from inlayer.trace.gradient_step import RATES
+from inlayer.trace.gradient_step import LEARNING_RATES
 from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
 MAX_BATCH_TOKENS = 1_024  # texts x max_tokens: the work
-MAX_VALUES = 32_768  # texts x max_tokens x dims: the size of the response
+MAX_RESPONSE_VALUES = 32_768  # texts x max_tokens x dims: the size of the response
 MAX_FIELDS = 1_024
 MAX_INTEGER = 2**63 - 1
 MAX_CODE = 65_536  # characters of a learner's file
-MAX_RATES, MAX_RATE = 32, 1e6
+MAX_LEARNING_RATES, MAX_LEARNING_RATE = 32, 1e6
 
 MapMethod = Annotated[
     Literal["best", "pca", "tsne"], Field(description="best: t-SNE if it has been computed, otherwise PCA.")
@@ -76,7 +76,7 @@ class WalkRequest(RequestModel):
             )
         for name, value, limit in (
             (f"texts x max_tokens ({texts} x {tokens})", texts * tokens, MAX_BATCH_TOKENS),
-            (f"texts x max_tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_VALUES),
+            (f"texts x max_tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_RESPONSE_VALUES),
         ):
             if value > limit:
                 raise ValueError(f"{name}: {value:,} is more than the limit of {limit:,}")
@@ -86,8 +86,8 @@ class WalkRequest(RequestModel):
 class GradientStepRequest(WalkRequest):
     """Body of POST /api/gradient-step: a walk, and the learning rates of the steps to try."""
 
-    rates: list[Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]] = Field(
-        default=list(RATES), min_length=1, max_length=MAX_RATES
+    learning_rates: list[Annotated[float, Field(ge=0, le=MAX_LEARNING_RATE, allow_inf_nan=False)]] = Field(
+        default=list(LEARNING_RATES), min_length=1, max_length=MAX_LEARNING_RATES
     )
     method: MapMethod = "best"
 

@@ -37,7 +37,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.threads import on_parent_exit
-from inlayer.web.guard import HEADERS, Guard, error_response
+from inlayer.web.guard import HEADERS, GuardMiddleware, error_response
 
 if TYPE_CHECKING:
     from inlayer.trace import Pipeline
@@ -118,7 +118,7 @@ def print_address(address: Address) -> None:
     sys.stderr.write("press Ctrl-C to stop\n")
 
 
-def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
+def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> GuardMiddleware:
     """Build the application inside a worker process."""
     on_parent_exit(partial(os._exit, 0))
     from inlayer.encoding import row_pooling
@@ -126,7 +126,7 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
 
     row_pooling.torch_process = os.getpid()  # the parent process imported torch, but did not compute with it
     hosts = () if _address(host) else (host,)
-    app = make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
+    app = make_app(open_pipelines(), token=token, hosts=hosts, allow_code_execution=is_loopback(host), api_key=api_key)
     gc.collect()
     gc.freeze()  # otherwise every full collection visits torch and the models, and blocks the event loop for 0.1 s
     return app
@@ -261,7 +261,7 @@ def start_fork_server() -> BaseContext:
     return multiprocessing.get_context("forkserver")
 
 
-def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config:
+def make_config(app: Callable[[], GuardMiddleware], *, workers: int = 1) -> uvicorn.Config:
     """Configure uvicorn for an application factory."""
     return uvicorn.Config(
         app,

@@ -48,7 +48,7 @@ def assert_accessible(page: Any) -> None:
 
 @pytest.fixture(scope="module")
 def server(pipelines: dict[str, Any]) -> Iterator[Client]:
-    with running({"default": pipelines["default"]}, runs_code=True) as made:
+    with running({"default": pipelines["default"]}, allow_code_execution=True) as made:
         yield made
 
 

@@ -22,7 +22,7 @@ GATHER = open_course().task("gather")
 
 @pytest.fixture(scope="module")
 def server(pipelines) -> Iterator[Client]:
-    with running({"default": pipelines["default"]}, runs_code=True) as made:
+    with running({"default": pipelines["default"]}, allow_code_execution=True) as made:
         yield made
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 TEXT = "I love dogs and cats"
 STEP = "text=I+love+dogs+and+cats&model={model}&step=8"
-RATES = [0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0]
+LEARNING_RATES = [0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0]
 
 
 def open_learning(open_page, model: str = "default"):
@@ -24,12 +24,12 @@ def open_learning(open_page, model: str = "default"):
 
 def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines):
     watched = open_learning(open_page)
-    learned = take_gradient_step(pipelines["default"], [TEXT], rates=RATES)
+    learned = take_gradient_step(pipelines["default"], [TEXT], learning_rates=LEARNING_RATES)
     assert math.exp(learned.uniform_loss) == pytest.approx(pipelines["default"].table.shape[0])
     for index in (0, 4, 6):
         step = learned.steps[index]
         watched.page.fill("#learning-rate", str(index))
-        assert watched.text(".learning .slider output") == f"{RATES[index]:g}"
+        assert watched.text(".learning .slider output") == f"{LEARNING_RATES[index]:g}"
         words = watched.text(".learning-words")
         assert f"{float(f'{step.loss:.4g}'):g}" in words
         assert f"ln V = {learned.uniform_loss:.4g}" in words
@@ -62,9 +62,9 @@ CROSSED = """() => { const label = document.querySelector(".loss-value").getBBox
 
 def test_no_line_crosses_the_label_of_the_loss(open_page):
     watched = open_learning(open_page)
-    for index in range(len(RATES)):
+    for index in range(len(LEARNING_RATES)):
         watched.page.fill("#learning-rate", str(index))
-        assert watched.page.evaluate(CROSSED) == [], RATES[index]
+        assert watched.page.evaluate(CROSSED) == [], LEARNING_RATES[index]
     uniform = watched.page.get_attribute(".loss-uniform", "y1")
     watched.page.eval_on_selector(".loss-value", "(label, y) => label.setAttribute('y', Number(y) + 4)", uniform)
     assert watched.page.evaluate(CROSSED) != []  # control

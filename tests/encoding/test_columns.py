@@ -85,7 +85,7 @@ def test_row_group_is_not_read_at_once(monkeypatch, tmp_path):
     texts = [np.random.default_rng(number).bytes(500).hex() for number in range(30_000)]  # 30 MB
     pq.write_table(pa.table({"text": texts, "other": texts}), tmp_path / "a.parquet", use_dictionary=False)
     monkeypatch.setattr(reader, "ROWS_BYTES", 2**20)
-    monkeypatch.setattr(reader, "BLOCK", 2**20)
+    monkeypatch.setattr(reader, "READ_BYTES", 2**20)
     before, most, rows = pa.total_allocated_bytes(), 0, 0
     for block in reader.Reader(
         [tmp_path / "a.parquet"], field="text", per_file=False, on_bad_row=pytest.fail, keep_columns=True

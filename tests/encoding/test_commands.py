@@ -355,7 +355,7 @@ def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
 SLOW = """
 import sys, time
 from inlayer.encoding import lines, resumable_job
-resumable_job.PART_BYTES, lines.BLOCK = 128 * 4 * 50, 300
+resumable_job.PART_BYTES, lines.READ_BYTES = 128 * 4 * 50, 300
 write = resumable_job.write_part
 def slowly(*arguments):
     write(*arguments)
@@ -613,7 +613,7 @@ def test_weights_can_be_fitted_to_the_input(run, tmp_path, kind):
     embed = ["embed", "lines.txt", "--weights", "sif", "--on-error", "skip", "--out", f"v{kind}"]
     code, _, err = run(*embed)
     assert (code, err.count("\n")) == (0, 1)
-    weighting = inlayer.Weighting.fit(model, texts, components=0)
+    weighting = inlayer.Weighting.fit(model, texts, remove_components=0)
     vectors = np.load("v.npy") if kind == ".npy" else np.array(pq.read_table("v.parquet")["embedding"].to_pylist())
     np.testing.assert_array_equal(vectors, model.encode(texts, weights=weighting))
     assert not np.allclose(vectors, model.encode(texts))  # control: the weights have an effect
@@ -683,7 +683,7 @@ def test_search_notices_a_moved_model_and_a_changed_weighting(run, tmp_path):
     assert run("embed", *TEXTS, "--weights", "w.safetensors", "--out", "v.safetensors")[0] == 0
     search = ["search", "I love cats", "--in", "v.safetensors"]
     assert run(*search)[2] == ""
-    inlayer.Weighting.fit(model, TEXTS, components=2).save(weights)
+    inlayer.Weighting.fit(model, TEXTS, remove_components=2).save(weights)
     code, _, err = run(*search)
     assert code == 0
     assert err.startswith("note: v.safetensors was created with a different version of the model or the weighting, ")
@@ -791,8 +791,8 @@ def test_lines_of_a_record_with_a_bad_quote_are_named(run, tmp_path):
 
 @pytest.mark.parametrize("file", ["a.txt", "a.jsonl", "a.csv", "quoted.csv"])
 def test_line_that_is_too_long_is_skipped_and_reported(file, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MAX_TEXT", 50)
-    monkeypatch.setattr(lines, "BLOCK", 16)
+    monkeypatch.setattr(lines, "MAX_TEXT_BYTES", 50)
+    monkeypatch.setattr(lines, "READ_BYTES", 16)
     texts = ["one", "x" * 500, "y" * 51, "two"]
     written = {".txt": texts, ".jsonl": [json.dumps({"text": text}) for text in texts], ".csv": ["text", *texts]}
     content = "\n".join(written[Path(file).suffix])

@@ -38,7 +38,7 @@ def test_sif_and_common_component_equal_plain_loops(model):
     means, weight = weighted_means(model, 0.01)
     _, _, directions = np.linalg.svd(means, full_matrices=False)
     expected = means - np.outer(means @ directions[0], directions[0])
-    weighting = Weighting.fit(model, TEXTS, sif=0.01, components=1)
+    weighting = Weighting.fit(model, TEXTS, sif=0.01, remove_components=1)
     for token_id, one in weight.items():
         assert weighting.token_weights[token_id] == pytest.approx(one, rel=1e-6)
     assert weighting.token_weights.max() == 1.0  # tokens that do not occur
@@ -49,14 +49,14 @@ def test_sif_and_common_component_equal_plain_loops(model):
 
 
 def test_whitened_vectors_have_unit_covariance(model):
-    weighting = Weighting.fit(model, TEXTS, sif=0, components=0, whiten=True, dim=4)
+    weighting = Weighting.fit(model, TEXTS, sif=0, remove_components=0, whiten=True, dim=4)
     ours = model.encode([text for text in TEXTS if text], weights=weighting)
     assert ours.shape == (9, 4)
     np.testing.assert_allclose(ours.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(ours.T @ ours / 9, np.eye(4), atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"whiten": True}, {"sif": 0, "components": 3}])
+@pytest.mark.parametrize("options", [{}, {"whiten": True}, {"sif": 0, "remove_components": 3}])
 def test_batch_size_does_not_matter(model, options):
     weighting = Weighting.fit(model, TEXTS, **options)
     whole = model.encode(TEXTS, weights=weighting)
@@ -75,8 +75,8 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
     Weighting.fit(model, TEXTS, whiten=True, dim=3).save(file)  # the same path, another weighting
     assert model.encode(TEXTS, weights=str(file)).shape == (10, 3)
     weighting.save(file)
-    settings = {"sif": 1e-3, "components": 1, "whiten": True, "dim": 5, "texts": 10}
-    numpy_sizes = Weighting.fit(model, TEXTS, whiten=True, dim=np.int64(5), components=np.uint8(1))
+    settings = {"sif": 1e-3, "remove_components": 1, "whiten": True, "dim": 5, "texts": 10}
+    numpy_sizes = Weighting.fit(model, TEXTS, whiten=True, dim=np.int64(5), remove_components=np.uint8(1))
     assert Weighting.load(numpy_sizes.save(tmp_path / "sizes.safetensors")).settings == settings
     assert Weighting.load(file).settings == settings == json.loads(json.dumps(settings))
 
@@ -87,8 +87,8 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
         ({"sif": -1.0}, r"sif is -1\.0"),
         ({"sif": float("nan")}, "sif is nan"),
         ({"sif": True}, "sif is True"),
-        ({"components": True}, "components is True"),
-        ({"components": 128}, r"components is 128; it must be an integer in 0\.\.127"),
+        ({"remove_components": True}, "remove_components is True"),
+        ({"remove_components": 128}, r"remove_components is 128; it must be an integer in 0\.\.127"),
         ({"dim": 3}, "dim is 3; it requires whiten=True"),
         ({"whiten": True, "dim": 500}, "dim is 500"),
     ],
@@ -109,7 +109,7 @@ def test_texts_that_cannot_be_fitted(model):
     with pytest.raises(InputError, match=r"none of the given texts \(2\) has tokens"):
         Weighting.fit(model, ["", ""])
     with pytest.raises(InputError, match="the texts all have the same vector"):
-        Weighting.fit(model, ["a", "a"], components=0, whiten=True)
+        Weighting.fit(model, ["a", "a"], remove_components=0, whiten=True)
 
 
 def test_damaged_and_foreign_files(model, tmp_path):

@@ -18,7 +18,7 @@ import transformers
 
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf_config import ARCHITECTURES
-from inlayer.families.model_types import NESTED
+from inlayer.families.model_types import TEXT_TYPES
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec, RopeParameters
 from tests.families.survey import JOBS, Outcome, survey
 from tests.families.tiny import CAUSAL, MASKED
@@ -216,7 +216,7 @@ def _equal_types(outcomes: list[Outcome]) -> set[str]:
 def write(outcomes: list[Outcome]) -> None:
     """Write the page and the record."""
     counts = {"summary": summarize(outcomes), "families": explain_count(outcomes)}
-    page = HEADER.format(version=transformers.__version__, nested=", ".join(NESTED), **counts)
+    page = HEADER.format(version=transformers.__version__, nested=", ".join(TEXT_TYPES), **counts)
     for one in sorted(outcomes, key=lambda one: (one.model_type, one.kind)):
         if one.outcome == "equal":
             values = " | ".join(f"{n:,}" if n else "" for n in (one.hidden, one.tables, one.logits))

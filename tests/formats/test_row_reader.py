@@ -46,16 +46,16 @@ def test_rows_are_the_bytes_of_the_file(
     found = read(FileRows(file, OFFSET, ROWS, WIDTH), ids)
     for row, token in zip(found, ids, strict=True):  # slow, obvious
         assert row.tobytes() == content[OFFSET + token * WIDTH : OFFSET + (token + 1) * WIDTH]
-    assert np.array_equal(found, FileRows(file, OFFSET, ROWS, WIDTH).map()[ids])
+    assert np.array_equal(found, FileRows(file, OFFSET, ROWS, WIDTH).memory_map()[ids])
     if ids:  # control: one byte further is another row
         assert not np.array_equal(found, read(FileRows(file, OFFSET + 1, ROWS, WIDTH), ids))
 
 
 @pytest.mark.parametrize("number", [errno.ENODEV, errno.ENOMEM])
 def test_rows_that_cannot_be_mapped_are_read(file: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = FileRows(file, OFFSET, ROWS, WIDTH).map()
+    expected = FileRows(file, OFFSET, ROWS, WIDTH).memory_map()
     monkeypatch.setattr(mmap, "mmap", Mock(side_effect=OSError(number, os.strerror(number))))
-    assert np.array_equal(FileRows(file, OFFSET, ROWS, WIDTH).map(), expected)
+    assert np.array_equal(FileRows(file, OFFSET, ROWS, WIDTH).memory_map(), expected)
     monkeypatch.setattr(np, "empty", Mock(side_effect=MemoryError))
     table = StoredTable(FileRows(file, OFFSET, ROWS, WIDTH), WIDTH, np.dtype(np.uint8))
     with pytest.raises(CheckpointError, match="does not fit into the memory of this machine"):
@@ -79,7 +79,7 @@ def test_file_modified_while_open_is_an_error(file: Path, how: str) -> None:
         file.write_bytes(os.urandom(file.stat().st_size))
     else:
         file.write_bytes(file.read_bytes() + b"more")
-    for use in (lambda: read(rows, [50]), rows.map):
+    for use in (lambda: read(rows, [50]), rows.memory_map):
         with pytest.raises(CheckpointError, match="was modified while it was open"):
             use()
 
@@ -99,7 +99,7 @@ def test_file_truncated_during_a_read_is_an_error(file: Path, monkeypatch: pytes
     """The file is truncated after the check, so the read itself must detect it."""
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     os.truncate(file, OFFSET + WIDTH)
-    monkeypatch.setattr(FileRows, "check", lambda _: None)
+    monkeypatch.setattr(FileRows, "check_unmodified", lambda _: None)
     with pytest.raises(CheckpointError, match="truncated while it was open"):
         read(rows, [50])
 

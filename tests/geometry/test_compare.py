@@ -65,7 +65,7 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     tuned[moved[0]] *= -1
     tuned[moved[1]] *= 2
     found = compare_tables(match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned)))
-    assert (found.n_shared, found.only_a, found.only_b, found.aligned) == (len(rows), [], [], False)
+    assert (found.n_shared, found.only_a, found.only_b, found.rotated) == (len(rows), [], [], False)
     assert found.n_equal == len(rows) - 2
     assert [(row.text, round(row.cosine, 5)) for row in found.moved] == [
         (vocabulary.text(moved[0]), -1.0), (vocabulary.text(moved[1]), 1.0)
@@ -86,7 +86,7 @@ def test_rows_without_a_cosine_are_named(tmp_path: Path) -> None:
     assert [row.norm_a for row in found.damaged] == pytest.approx(np.linalg.norm(rows[[3, 5, 7]], axis=1).tolist())
     assert [row.id_b for row in compare_tables(match_rows(a, b), top=1).damaged] == [3]
     nothing = compare_tables(match_rows(a, make(tmp_path / "c", WORDS, np.full_like(rows, np.nan))))
-    assert (nothing.aligned, nothing.n_damaged, nothing.overlap) == (False, len(rows), None)
+    assert (nothing.rotated, nothing.n_damaged, nothing.overlap) == (False, len(rows), None)
     assert np.isnan(nothing.median_cosine)
 
 
@@ -98,7 +98,7 @@ def test_tables_without_tokenizers_are_matched_by_id(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         save_file({"embeddings": values}, tmp_path / name / "model.safetensors")
     found = compare(tmp_path / "a", tmp_path / "b")
-    assert (found.n_shared, found.n_equal, found.matched_by, found.aligned) == (40, 39, "id", False)
+    assert (found.n_shared, found.n_equal, found.matched_by, found.rotated) == (40, 39, "id", False)
     assert [(row.text, row.id_a, row.id_b) for row in found.moved] == [("#7", 7, 7)]
     assert repr(found) == "<ModelComparison: 40 shared tokens, 39 equal rows, median cosine 1.000>"
     expected = re.escape(f"{tmp_path / 'a'} and {tmp_path / 'c'} cannot be compared without a tokenizer")
@@ -113,7 +113,7 @@ def test_huge_rows_are_compared(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
     huge = rows * np.float32(2.0**125)
     found = compare_tables(match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, huge)), top=1)
-    assert (found.aligned, found.n_damaged, found.overlap) == (False, 0, 1.0)
+    assert (found.rotated, found.n_damaged, found.overlap) == (False, 0, 1.0)
     assert found.median_cosine == pytest.approx(1.0)
     assert found.moved[0].norm_b == pytest.approx(2.0**125 * found.moved[0].norm_a)
 
@@ -135,7 +135,7 @@ def test_rotated_space_is_aligned_as_by_scipy(tmp_path: Path) -> None:
     found = compare_tables(
         match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, turned)), top=10**6
     )
-    assert found.aligned
+    assert found.rotated
     assert found.median_cosine > 0.9
     assert found.overlap is not None
     assert found.overlap > 0.5
@@ -152,7 +152,7 @@ def test_other_width_and_other_tokens(tmp_path: Path) -> None:
     a = make(tmp_path / "a", one, random.standard_normal((size(one), 8)).astype(np.float32))
     b = make(tmp_path / "b", other, random.standard_normal((size(other), 5)).astype(np.float32))
     found = compare_tables(match_rows(a, b))
-    assert found.aligned
+    assert found.rotated
     assert set(WORDS[:20]) <= set(found.only_a)
     assert set(WORDS[40:]) <= set(found.only_b)
     assert 20 <= found.n_shared <= 24  # and the special tokens
@@ -181,9 +181,9 @@ def test_maps_are_aligned_as_by_scipy(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_real_models() -> None:
     same = compare("default", inlayer.load("default"))
-    assert (same.n_equal, same.moved, same.overlap, same.aligned) == (same.n_shared, [], 1.0, False)
+    assert (same.n_equal, same.moved, same.overlap, same.rotated) == (same.n_shared, [], 1.0, False)
     found = compare("default", "smollm2", top=3)
-    assert found.aligned
+    assert found.rotated
     assert found.n_shared > 5_000
     assert 0.05 < (found.overlap or 0) < 0.9
 

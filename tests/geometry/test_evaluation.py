@@ -58,9 +58,9 @@ def test_analogies(tmp_path: Path, model: inlayer.Model) -> None:
     file = tmp_path / "questions.txt"
     file.write_text(QUESTIONS)
     family, towns, everything = score_analogies(model.table, model.vocabulary, file)
-    assert (family.name, family.questions, family.covered) == ("family", 3, 3)
-    assert (towns.questions, towns.covered, towns.accuracy) == (1, 0, None)
-    assert (everything.questions, everything.covered) == (4, 3)
+    assert (family.name, family.questions, family.n_covered) == ("family", 3, 3)
+    assert (towns.questions, towns.n_covered, towns.accuracy) == (1, 0, None)
+    assert (everything.questions, everything.n_covered) == (4, 3)
     right = []
     for line in QUESTIONS.splitlines()[1:4]:
         a, b, c, answer = line.split()
@@ -91,7 +91,7 @@ def test_questions_with_an_unusable_row_are_not_covered(tmp_path: Path, model: i
     rows[model.vocabulary.ids_of("seven")] = value
     table = StoredTable.from_array(rows)
     family, towns, again, everything = score_analogies(table, model.vocabulary, file)
-    assert [score.covered for score in (family, towns, again, everything)] == [3, 0, 0, 3]
+    assert [score.n_covered for score in (family, towns, again, everything)] == [3, 0, 0, 3]
     assert family[3:] == everything[3:] == expected
 
 
@@ -99,8 +99,8 @@ def test_a_category_in_two_places(tmp_path: Path, model: inlayer.Model) -> None:
     file = tmp_path / "questions.txt"
     file.write_text(": a\nunbelievable a b c\n: b\nking queen man woman\n: a\nking man woman man\n")
     a, b, _ = score_analogies(model.table, model.vocabulary, file)
-    assert (a.questions, a.covered, a.accuracy) == (2, 1, 0)
-    assert (b.questions, b.covered, b.accuracy) == (1, 1, 1)
+    assert (a.questions, a.n_covered, a.accuracy) == (2, 1, 0)
+    assert (b.questions, b.n_covered, b.accuracy) == (1, 1, 1)
 
 
 def test_words_without_tokens_are_not_covered(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_words_without_tokens_are_not_covered(tmp_path: Path) -> None:
     assert (score.pairs, score.coverage, score.all_pairs) == (4, 0.75, None)
     assert score.spearman is not None
     (tmp_path / "questions.txt").write_text(f"king queen man {JOINER}\n")
-    assert [one.covered for one in score_analogies(table, vocabulary, tmp_path / "questions.txt")] == [0, 0]
+    assert [one.n_covered for one in score_analogies(table, vocabulary, tmp_path / "questions.txt")] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -145,14 +145,14 @@ def test_analogy_and_its_baselines(model: inlayer.Model) -> None:
     a, b, c = (row / np.linalg.norm(row) for row in model.table.rows(ids).astype(np.float64))
     found = model.analogy("king", "man", "woman", 5)
     allowed = model.vocabulary.allowed()
-    assert [one.id for one in found.with_inputs] == [i for i, _ in plain(model, a - b + c, 5, allowed)]
+    assert [one.id for one in found.answers_with_inputs] == [i for i, _ in plain(model, a - b + c, 5, allowed)]
     texts = [text if text is None else text.strip().lower() for text in model.vocabulary.texts]
     excluded = [i for i, text in enumerate(texts) if text in {"king", "man", "woman"}]
     assert len(excluded) > 3  # "King" and "man", too
     allowed[excluded] = False
     assert [one.id for one in found.answers] == [i for i, _ in plain(model, a - b + c, 5, allowed)]
     assert [one.id for one in found.nearest_to_first] == [i for i, _ in plain(model, a, 5, allowed)]
-    assert found.with_inputs[0].id in ids
+    assert found.answers_with_inputs[0].id in ids
 
 
 def test_a_variant_of_an_input_is_no_answer() -> None:
@@ -165,7 +165,7 @@ def test_a_variant_of_an_input_is_no_answer() -> None:
     for woman in ("woman", 3, np.int64(3)):
         found = find_analogy(StoredTable.from_array(rows), vocabulary, ["king", "man", woman], 9)
         assert {one.text for one in found.answers} == {one.text for one in found.nearest_to_first} == others
-        assert len(found.with_inputs) == 9
+        assert len(found.answers_with_inputs) == 9
 
 
 def test_truncated_and_complete_words(model: inlayer.Model) -> None:

@@ -19,7 +19,7 @@ def test_memories_are_described(tmp_path: Path) -> None:
         (1, 3698, 24, (2, 3, 4)), (14, 6938, 24, (2, 3, 4)),
     ]  # fmt: skip
     assert [memory.n_tensors for memory in report.ngrams] == [1, 1]
-    assert (report.ngrams[0].smallest_head, report.ngrams[1].largest_head) == (97, 359)
+    assert (report.ngrams[0].min_modulus, report.ngrams[1].max_modulus) == (97, 359)
     assert not [finding for finding in report.findings if finding.severity == "error"]
     assert report.to_dict()["ngrams"][1]["layer"] == 14
     rows = inlayer.load(tmp_path).ngram_memories[0].table.rows(range(3698)).astype("float32")

@@ -56,7 +56,7 @@ def test_minilm_is_healthy(minilm_report: Report) -> None:
     assert report.rows.reference_rows == 994  # the [unused] rows
     assert report.rows.cosine_threshold is not None
     assert 0.01 < report.rows.undertrained_rows / 30522 < 0.03
-    assert (report.head.tie_word_embeddings, report.head.tensor, report.head.expected) == (True, None, False)
+    assert (report.head.tie_word_embeddings, report.head.tensor, report.head.config_expects_head) == (True, None, False)
     assert report.table.parameter_share == pytest.approx(30522 * 384 / 22713728, abs=1e-3)
     assert report.positions.context_length == 512
 
@@ -108,7 +108,7 @@ def test_wordllama_is_healthy(tmp_path: Path) -> None:
     report = inspect(tmp_path)
     assert report.exit_code == 0
     assert report.table.model_type is None
-    assert report.vocabulary.tokens == report.table.rows == 32000
+    assert report.vocabulary.n_tokens == report.table.rows == 32000
 
 
 @pytest.mark.slow
@@ -193,9 +193,9 @@ def test_effective_context_length(
 
 def test_vocabulary_facts(report: Report) -> None:
     facts = report.vocabulary
-    assert (facts.tokens, facts.config_vocab_size, facts.table_rows) == (TOKENS, ROWS, ROWS)
-    assert (facts.trailing_rows, facts.gaps, facts.tokens_out_of_range) == (40, 0, 0)
-    assert (facts.reserved_tokens, facts.reusable_ids) == (16, 56)
+    assert (facts.n_tokens, facts.config_vocab_size, facts.table_rows) == (TOKENS, ROWS, ROWS)
+    assert (facts.n_trailing_rows, facts.n_gaps, facts.n_tokens_out_of_range) == (40, 0, 0)
+    assert (facts.n_reserved_tokens, facts.n_reusable_ids) == (16, 56)
     assert facts.reusable_examples[0] == Example(id=PAD + 1, text="<|reserved_0|>")
     special = {token.id: token for token in facts.special_tokens}
     assert special[EOS].roles == ("eos",)
@@ -227,7 +227,7 @@ def test_reserved_token_with_a_role_is_in_use(folder: Path, tmp_path: Path) -> N
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     set_config(tmp_path, eos_token_id=PAD + 1)
     report = inspect(tmp_path)
-    assert (report.exit_code, report.vocabulary.reserved_tokens) == (0, 15)
+    assert (report.exit_code, report.vocabulary.n_reserved_tokens) == (0, 15)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_image_token_of_a_larger_sibling_is_a_note(folder: Path, tmp_path: Path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     report = inspect(tmp_path)
     assert (report.exit_code, codes(report)) == (0, ["token-ids-out-of-range"])
-    assert report.vocabulary.tokens_out_of_range == 1
+    assert report.vocabulary.n_tokens_out_of_range == 1
 
 
 def test_reserved_and_missing_tokens_of_deepseek_v3() -> None:

@@ -189,16 +189,16 @@ def test_undertrained_rows_resemble_the_references(tmp_path: Path, kind: str) ->
     is_reference = np.arange(340) >= 300
     statistics = scan_rows(file, None, mean_direction(file, np.flatnonzero(is_reference)))
     found = find_undertrained(statistics, is_reference, ~is_reference)
-    rows = np.flatnonzero(found.rows).tolist()
+    rows = np.flatnonzero(found.mask).tolist()
     assert rows == [token_id for token_id in hidden if token_id in rows]  # nothing else
     assert len(rows) >= len(hidden) - 1  # the threshold is a quantile, which one of them may exceed
     assert (found.norm_threshold is not None) == (kind == "short")
     assert (found.cosine_threshold is not None) == (kind == "aligned")
-    assert found.references == 40
+    assert found.n_references == 40
 
 
 def test_too_few_references_find_nothing(tmp_path: Path) -> None:
     table, _ = planted("short")
     is_reference = np.arange(340) >= 340 - MIN_REFERENCES + 1
     found = find_undertrained(scan_rows(stored(tmp_path, table)), is_reference, ~is_reference)
-    assert (found.norm_threshold, found.cosine_threshold, found.rows.any()) == (None, None, False)
+    assert (found.norm_threshold, found.cosine_threshold, found.mask.any()) == (None, None, False)

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from inlayer.cli import main
 from inlayer.cli.learn import learn
-from inlayer.cli.learn.tasks import running_code
+from inlayer.cli.learn.tasks import code_spinner
 from inlayer.learn.batch import BatchReport, BatchRow
 from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress_file import ProgressFile
@@ -270,7 +270,7 @@ def test_a_terminal_shows_that_the_code_is_running(run: Run, monkeypatch: pytest
     shown = StringIO()
     terminal = Console(file=shown, force_terminal=True, width=80, _environ={"TERM": "xterm"})
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    with running_code(CoursePrinter(terminal), enabled=True):
+    with code_spinner(CoursePrinter(terminal), enabled=True):
         end = time.monotonic() + 60  # drawn by a thread
         while "running your code... 0:00:01" not in re.sub(r"\x1b\[[\d;]*m", "", shown.getvalue()):
             assert time.monotonic() < end

@@ -100,11 +100,11 @@ def test_errors_are_reported_or_required(remote: RemoteObject) -> None:
     with pytest.raises(CheckFailed) as failed:
         remote.call(empty)
     assert failed.value.rule == "raises"
-    remote.must_raise("empty", empty, error=LookupError)
-    remote.must_raise("empty", empty, error=Exception)
+    remote.assert_raises("empty", empty, error=LookupError)
+    remote.assert_raises("empty", empty, error=Exception)
     for error, ids in ((ValueError, empty), (LookupError, torch.tensor([1]))):
         with pytest.raises(CheckFailed) as failed:
-            remote.must_raise("empty", ids, error=error)
+            remote.assert_raises("empty", ids, error=error)
         assert failed.value.rule == "empty"
 
 

@@ -313,7 +313,7 @@ def test_finalizers_inside_a_lease_are_harmless() -> None:
 def in_child(queue: multiprocessing.Queue[bool], rows: Tensor) -> None:
     from inlayer.tables import table as table_module
 
-    table_module._POOL.lease((4, 4), torch.float32).fill_(0.0)
+    table_module._BUFFERS.lease((4, 4), torch.float32).fill_(0.0)
     queue.put(bool((rows == 5.0).all()))
 
 
@@ -322,7 +322,7 @@ def in_child(queue: multiprocessing.Queue[bool], rows: Tensor) -> None:
 def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
     from inlayer.tables import table as table_module
 
-    rows = table_module._POOL.lease(SHAPE, torch.float32).fill_(5.0)
+    rows = table_module._BUFFERS.lease(SHAPE, torch.float32).fill_(5.0)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=in_child, args=(queue, rows))
@@ -337,7 +337,7 @@ def test_interpreter_exit_is_silent() -> None:
     program = """
 import torch, threading
 from inlayer.tables import table as table_module
-table_module.POOLED_BYTES = 1
+table_module.MIN_BUFFERED_BYTES = 1
 weight = torch.randn(50, 8)
 kept = [table_module.look_up(torch.arange(9), weight) for _ in range(20)]
 cycle = [kept[3]]; cycle.append(cycle)

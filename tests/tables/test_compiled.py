@@ -17,7 +17,7 @@ from inlayer.tables import table as table_module
 from safetensors.torch import save_file
 import sys, tempfile, pathlib
 
-table_module.POOLED_BYTES = 1
+table_module.MIN_BUFFERED_BYTES = 1
 ids = torch.tensor([[1, 2], [6, 0]])
 path = pathlib.Path(tempfile.mkdtemp()) / "t.safetensors"
 save_file({"rows": torch.randn(7, 4)}, path)

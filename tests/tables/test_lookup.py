@@ -24,7 +24,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.flo
 @pytest.fixture(params=["pooled", "plain"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both paths through look_up, for any size."""
-    monkeypatch.setattr(table_module, "POOLED_BYTES", 1 if request.param == "pooled" else 2**60)
+    monkeypatch.setattr(table_module, "MIN_BUFFERED_BYTES", 1 if request.param == "pooled" else 2**60)
     return str(request.param)
 
 
@@ -124,17 +124,17 @@ def keeps_results(weight: Tensor) -> bool:
 
 
 def test_many_results_are_unchanged_across_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "POOLED_BYTES", 1)
+    monkeypatch.setattr(table_module, "MIN_BUFFERED_BYTES", 1)
     weight = torch.randn(500, 16)
     assert keeps_results(weight)
     single = torch.empty(40, 16)
-    monkeypatch.setattr(table_module._POOL, "lease", lambda *_: single)  # one buffer for everybody
+    monkeypatch.setattr(table_module._BUFFERS, "lease", lambda *_: single)  # one buffer for everybody
     assert not keeps_results(weight)
 
 
 def test_only_large_results_use_the_pool() -> None:
     weight = torch.randn(100, 1024)
-    large = torch.randint(0, 100, (table_module.POOLED_BYTES // 4096 + 1,))
+    large = torch.randint(0, 100, (table_module.MIN_BUFFERED_BYTES // 4096 + 1,))
     with torch.no_grad():
         rows = look_up(large, weight)
         address = rows.data_ptr()
@@ -218,7 +218,7 @@ def test_jit_trace_does_not_capture_a_buffer() -> None:
     program = """
 import torch
 from inlayer.tables import table as table_module
-table_module.POOLED_BYTES = 1
+table_module.MIN_BUFFERED_BYTES = 1
 weight = torch.randn(9, 4)
 traced = torch.jit.trace(lambda ids: table_module.look_up(ids, weight), torch.tensor([1, 2]))
 first = traced(torch.tensor([3, 4]))

@@ -39,13 +39,13 @@ def loss_after_sgd(name: str, texts: list[str], rate: float) -> tuple[float, tor
 def test_loss_equals_a_step_of_sgd(name: str) -> None:
     pipeline = sample(name) if name == "default" else family(name)
     texts = TEXTS if pipeline.padding_id is not None else TEXTS[:1]
-    facts = take_gradient_step(pipeline, texts, rates=(0.0, 0.3))
-    if facts.kind == "sum":
+    facts = take_gradient_step(pipeline, texts, learning_rates=(0.0, 0.3))
+    if facts.loss_kind == "sum":
         assert facts.steps == []
         assert "because" in facts.note
         return
     for step in facts.steps:
-        loss, probabilities = loss_after_sgd(name, texts, step.rate)
+        loss, probabilities = loss_after_sgd(name, texts, step.learning_rate)
         assert step.loss == pytest.approx(loss, rel=1e-4)
         assert step.next_tokens[0].probability == pytest.approx(float(probabilities.max()), rel=1e-3)
         for one in step.next_tokens:
@@ -54,9 +54,9 @@ def test_loss_equals_a_step_of_sgd(name: str) -> None:
     assert facts.uniform_loss == pytest.approx(math.log(pipeline.table.shape[0]))
 
 
-def learned(method: str | None, rates: tuple[float, ...] = (0.0, 1.5)) -> GradientStepFacts:
+def learned(method: str | None, learning_rates: tuple[float, ...] = (0.0, 1.5)) -> GradientStepFacts:
     projection = None if method is None else inlayer.load().project(method)
-    return take_gradient_step(sample("default"), ["I love dogs"], rates=rates, projection=projection)
+    return take_gradient_step(sample("default"), ["I love dogs"], learning_rates=learning_rates, projection=projection)
 
 
 def test_the_text_becomes_more_probable() -> None:
@@ -107,9 +107,9 @@ def test_rows_move_on_a_tsne_map_with_their_neighbors() -> None:
 
 def test_padding_does_not_move_and_texts_without_a_target_have_no_steps() -> None:
     pipeline = random_bytes("learned")
-    facts = take_gradient_step(pipeline, ["ab", "a"], rates=(0.0, 1.0), change=Change(pad=1))
+    facts = take_gradient_step(pipeline, ["ab", "a"], learning_rates=(0.0, 1.0), change=Change(pad=1))
     assert [one.id for one in facts.steps[1].moved] == [97, 98]
     for texts in (["a"], [""]):
         none = take_gradient_step(pipeline, texts)
-        assert (none.kind, none.steps) == ("sum", [])
+        assert (none.loss_kind, none.steps) == ("sum", [])
         assert none.note

@@ -51,7 +51,7 @@ def test_ngrams_that_share_rows(engram: inlayer.checkpoint.model.Model) -> None:
     trace = inlayer.walk(TEXTS, engram)
     facts = trace.ngram_memories[0]
     assert facts.normalized
-    groups = [group for group in facts.shared if group.shared_heads == group.order_heads]
+    groups = [group for group in facts.shared if group.n_shared_heads == group.n_heads]
     whole = {(group.order, *group.texts): group.occurrences for group in groups}
     assert whole[2, "the do", "The do"] == [(0, 1), (0, 5)]
     assert whole[3, "the dog", "The dog"] == [(0, 2), (0, 6)]
@@ -59,7 +59,7 @@ def test_ngrams_that_share_rows(engram: inlayer.checkpoint.model.Model) -> None:
         reads = [facts.reads[b][t] for b, t in group.occurrences]
         rows = [next(read.rows for read in found if read.order == group.order) for found in reads]
         same = sum(len(set(heads)) == 1 for heads in zip(*rows, strict=True))
-        assert same >= group.shared_heads
+        assert same >= group.n_shared_heads
         assert all(trace.texts[b].tokens[t].mask for b, t in group.occurrences)
     assert facts.reads[1][-1][0].text == "<pad>"
 

@@ -97,7 +97,7 @@ def test_rows_without_a_direction_and_values_that_are_not_finite() -> None:
 
 
 def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_VALUES", 80)
+    monkeypatch.setattr(module, "SCENE_VALUES", 80)
     monkeypatch.setattr(module, "MAX_COMPARED", 3)
     scene = describe_scene(random_bytes("none"), ["abcdefghij", "b"])
     assert (scene.shape, scene.tokens) == ((2, 10, 8), 5)

@@ -91,15 +91,15 @@ def test_resolved_values() -> None:
 def test_small_text_has_fewer_steps_and_shorter_windows() -> None:
     """The steps read a small text about 20 times, and validation needs one window of the held-out text."""
     toy = TrainConfig(preset="toy", batch_size=4)
-    sizes = {text: (fitted.block_size, fitted.steps) for text in TEXTS if (fitted := toy.fitted_to(*text))}
+    sizes = {text: (fitted.block_size, fitted.steps) for text in TEXTS if (fitted := toy.fit_to_corpus(*text))}
     assert sizes == {
         (10**9, 10**7): (64, 600), (7_680, 400): (64, 600), (5_120, 300): (64, 400), (950, 50): (49, 96),
         (500, 17): (16, 156), (500, 16): (64, 50), (40, 0): (39, 50), (3, 0): (16, 50),
     }  # fmt: skip
     assert toy.total_steps == toy.resolved()["steps"] == 600
     given = replace(toy, steps=7, block_size=8)
-    assert given.fitted_to(950, 50) == given
-    assert toy.fitted_to(950, 50) == replace(toy, block_size=49, steps=96)
+    assert given.fit_to_corpus(950, 50) == given
+    assert toy.fit_to_corpus(950, 50) == replace(toy, block_size=49, steps=96)
 
 
 TEXTS = [(10**9, 10**7), (7_680, 400), (5_120, 300), (950, 50), (500, 17), (500, 16), (40, 0), (3, 0)]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
-from inlayer.tokenizers.bpe_training import BLOCK
+from inlayer.tokenizers.bpe_training import READ_SIZE
 from inlayer.training import corpus
 from inlayer.training.corpus import CHUNK, Chunk, cut, python_chunks, read_chunks
 
@@ -39,7 +39,7 @@ TEXTS = {
     "two marks": "\ufeff\ufefftwo",
     "NULs and other line ends": "\x00\x0b\x0c\x1c\x85\u2028\u2029\x00" * 5_000,
     "emoji": "👩‍👩‍👧‍👦 é ü 日本語\n" * 9_000,
-    **{f"an emoji {before} bytes before a block's end": "x" * (BLOCK - before) + "🙂\n" for before in range(5)},
+    **{f"an emoji {before} bytes before a block's end": "x" * (READ_SIZE - before) + "🙂\n" for before in range(5)},
 }
 
 
@@ -77,7 +77,7 @@ def test_chunks_match_a_plain_loop(texts: list[str], tmp_path_factory: pytest.Te
             rest, starts = rest[end:], False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "CHUNK", 7)
-        patch.setattr("inlayer.tokenizers.bpe_training.BLOCK", 5)
+        patch.setattr("inlayer.tokenizers.bpe_training.READ_SIZE", 5)
         if theirs:
             assert list(read_chunks(files)) == theirs
         else:
@@ -101,12 +101,12 @@ def test_file_order_and_empty_files(tmp_path: Path) -> None:
     [
         b"\xff",
         b"good\n\xe9t\xe9",  # Latin-1
-        b"x" * BLOCK + b"\x80",
-        b"x" * (BLOCK - 1) + b"\xf0\x9f\x99\n",  # an emoji that is cut short over the end of a block
-        b"x" * (BLOCK - 2) + b"\xf0\x9f\x99\x82\xc3(",
+        b"x" * READ_SIZE + b"\x80",
+        b"x" * (READ_SIZE - 1) + b"\xf0\x9f\x99\n",  # an emoji that is cut short over the end of a block
+        b"x" * (READ_SIZE - 2) + b"\xf0\x9f\x99\x82\xc3(",
         b"\xef\xbb\xbf\xff",
         b"\xef\xbb",  # half a byte order mark
-        b"x" * 3 * BLOCK + b"\xf0\x9f",  # the file ends within a character
+        b"x" * 3 * READ_SIZE + b"\xf0\x9f",  # the file ends within a character
         b"\xed\xa0\x80",  # a lone surrogate
         b"\xc0\x80",  # NUL in two bytes
         "Hi\n".encode("utf-16"),

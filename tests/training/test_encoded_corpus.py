@@ -454,7 +454,7 @@ def test_ids_are_read_only(written: Path) -> None:
 
 
 def test_count_ids(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 1_000)
+    monkeypatch.setattr(module, "COUNTED_IDS", 1_000)
     ours = open_tokens(written)
     counts = ours.count_ids()
     assert counts.shape == (256,)

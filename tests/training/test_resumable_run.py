@@ -54,9 +54,9 @@ def read_metrics(out: Path) -> list[dict[str, Any]]:
 
 def trained_decoder(run: Run) -> Decoder:
     """The decoder in the run's last state, in its own names and with its scales."""
-    state = load_state(run.inner)
+    state = load_state(run.state_dir)
     assert state is not None
-    decoder = Decoder(run.decoder_config(run.open_tokenizer(), open_tokens(run.inner / "tokens")), seed=1)
+    decoder = Decoder(run.decoder_config(run.open_tokenizer(), open_tokens(run.state_dir / "tokens")), seed=1)
     decoder.load_state_dict(model_tensors(state.tensors))
     return decoder.eval()
 
@@ -212,7 +212,7 @@ def test_end_of_text_that_is_also_padding_is_trained(text: Path, tmp_path: Path)
     run = Run.create(make_config(text, tmp_path / "model", **BPE))
     tokenizer, tokens = run.prepare(ProcessGroup())
     assert run.decoder_config(tokenizer, tokens).padding_idx == tokenizer.special_tokens["<pad>"]
-    names = run.inner / "tokenizer" / "tokenizer_config.json"
+    names = run.state_dir / "tokenizer" / "tokenizer_config.json"
     names.write_text(names.read_text().replace("<pad>", "<|endoftext|>"))
     tokenizer = run.open_tokenizer()
     assert tokenizer.pad_id == tokenizer.special_tokens["<|endoftext|>"]
@@ -270,7 +270,8 @@ def test_everything_is_in_one_folder_whatever_its_name(
 
 def test_folder_is_locked(text: Path, tmp_path: Path) -> None:
     run = Run.create(make_config(text, tmp_path / "model"))
-    with locked(run.inner / "lock", "in a test"), pytest.raises(InputError, match="another process is training there"):
+    message = "another process is training there"
+    with locked(run.state_dir / "lock", "in a test"), pytest.raises(InputError, match=message):
         run.train()
     assert run.train()
 

@@ -102,11 +102,11 @@ def running(
     pipelines: Mapping[str, Pipeline],
     *,
     hosts: tuple[str, ...] = (),
-    runs_code: bool = False,
+    allow_code_execution: bool = False,
     api_key: str | None = None,
 ) -> Iterator[Client]:
     """Run a real server on a free loopback port, in a thread."""
-    app = make_app(pipelines, token=TOKEN, hosts=hosts, runs_code=runs_code, api_key=api_key)
+    app = make_app(pipelines, token=TOKEN, hosts=hosts, allow_code_execution=allow_code_execution, api_key=api_key)
     server = uvicorn.Server(make_config(lambda: app))
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]

@@ -26,5 +26,5 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="package")
 def client(pipeline: Pipeline, folder: Path) -> Iterator[Client]:
-    with running({"default": pipeline}, runs_code=True) as made:
+    with running({"default": pipeline}, allow_code_execution=True) as made:
         yield made

@@ -15,7 +15,7 @@ from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.trace import Pipeline
 from inlayer.web.course import page_policy
-from inlayer.web.guard import Guard
+from inlayer.web.guard import GuardMiddleware
 from inlayer.web.schemas import MAX_CODE
 from inlayer.web.server import is_loopback, worker_app
 from tests.web.client import TOKEN, Client, Response, learner, running
@@ -35,14 +35,14 @@ def home(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def local(pipeline: Pipeline, home: Path) -> Iterator[Client]:
     """A server on loopback: it runs code and writes files."""
-    with running({"default": pipeline}, runs_code=True) as made:
+    with running({"default": pipeline}, allow_code_execution=True) as made:
         yield made
 
 
 @pytest.fixture
 def remote(pipeline: Pipeline, home: Path) -> Iterator[Client]:
     """A server that others can reach: the course is read-only."""
-    with running({"default": pipeline}, runs_code=False) as made:
+    with running({"default": pipeline}, allow_code_execution=False) as made:
         yield made
 
 
@@ -323,10 +323,10 @@ def test_a_read_only_course_grades_without_recording_and_hides_progress(remote: 
 def test_code_runs_only_on_loopback(host: str, runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
-    def fake_app(*_: Any, **settings: Any) -> Guard:
+    def fake_app(*_: Any, **settings: Any) -> GuardMiddleware:
         given.update(settings)
-        return Guard(running, token="x")  # type: ignore[arg-type]  # never called
+        return GuardMiddleware(running, token="x")  # type: ignore[arg-type]  # never called
 
     monkeypatch.setattr("inlayer.web.app.make_app", fake_app)
     worker_app(dict, "x", host)
-    assert given["runs_code"] is is_loopback(host) is runs
+    assert given["allow_code_execution"] is is_loopback(host) is runs

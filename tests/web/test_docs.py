@@ -63,9 +63,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert rows["texts per request"] == (f"{schemas.MAX_TEXTS}, with {schemas.MAX_CHARACTERS:,} characters in total")
     sizes = (schemas.MAX_DIMS, schemas.MAX_TOKENS, schemas.MAX_PADDING, schemas.MAX_NEIGHBORS)
     assert rows["`dims`, `max_tokens`, `pad`, `k`"] == ", ".join(f"{size:,}" for size in sizes)
-    assert (
-        rows["texts x max_tokens, texts x max_tokens x dims"] == f"{schemas.MAX_BATCH_TOKENS:,}, {schemas.MAX_VALUES:,}"
-    )
+    limits = f"{schemas.MAX_BATCH_TOKENS:,}, {schemas.MAX_RESPONSE_VALUES:,}"
+    assert rows["texts x max_tokens, texts x max_tokens x dims"] == limits
     assert rows["waiting requests"].startswith(f"{app.QUEUE};")
     assert rows["tasks graded in parallel, waiting"].startswith(f"{course.GRADING_THREADS}, {course.GRADING_QUEUE};")
     assert rows["code of a task"] == f"{schemas.MAX_CODE:,} characters"

@@ -54,12 +54,13 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     assert client.send("/api/table-scene").json == json.loads(json.dumps(plain(pipeline.table_scene)))
     projection = inlayer.load("default").project("pca")
     learned = take_gradient_step(
-        pipeline, WALK["texts"], rates=[0.0, 0.5], first_token=1, max_tokens=64, change=change, projection=projection
-    )
-    body = WALK | {"rates": [0, 0.5], "method": "pca"}
+        pipeline, WALK["texts"], learning_rates=[0.0, 0.5], first_token=1, max_tokens=64, change=change,
+        projection=projection,
+    )  # fmt: skip
+    body = WALK | {"learning_rates": [0, 0.5], "method": "pca"}
     assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))
     for rates in ([], [-1], [1e9], ["a"], [0] * 33):
-        assert client.send("/api/gradient-step", WALK | {"rates": rates}).status == 400
+        assert client.send("/api/gradient-step", WALK | {"learning_rates": rates}).status == 400
     assert "the maximum is 3" in client.send("/api/walk", {"texts": ["I love dogs"], "first_token": 4}).error
     assert "0..127" in client.send("/api/walk", {"texts": ["I love dogs"], "first_channel": 128}).error
 

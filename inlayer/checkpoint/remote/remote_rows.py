@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, truncated
+from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, truncated_error
 from inlayer.errors import CheckpointError
 from inlayer.files import file_errors
 from inlayer.formats.row_reader import FileRows, RowSource
@@ -35,7 +35,7 @@ MAX_FETCHED_SHARE = 1 / 8  # share of the table
 MAX_FETCHED_BYTES = 128 << 20
 MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
-BLOCK = 16 << 20  # bytes of a download that are synced to disk at a time
+SYNC_BYTES = 16 << 20  # bytes of a download that are synced to disk at a time
 BLOCKS = 4  # blocks requested at a time
 
 
@@ -56,12 +56,12 @@ class RemoteRows(RowSource):
             raw = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, self.row_bytes)
             out[:] = raw[inverse.reshape(-1)]
 
-    def map(self) -> Bytes:
-        return self._download().map()
+    def memory_map(self) -> Bytes:
+        return self._download().memory_map()
 
-    def check(self) -> None:
+    def check_unmodified(self) -> None:
         if self._table is not None:
-            self._table.check()
+            self._table.check_unmodified()
 
     def _read_some(self, ids: Sequence[int]) -> list[bytes] | None:
         """Return rows from the cache or the server; None if downloading the whole table is faster."""
@@ -132,12 +132,13 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
     part = path.with_suffix(".part")
     settings = {"unit": "B", "unit_scale": True, "desc": f"table in {file}", "disable": not sys.stderr.isatty()}
     with part.open("a+b") as stream, tqdm(total=stop - start, **settings) as bar:  # type: ignore[no-untyped-call]
-        done = min(stream.tell(), stop - start) // BLOCK * BLOCK  # only complete blocks are known to be on disk
+        # only complete blocks are known to be on disk
+        done = min(stream.tell(), stop - start) // SYNC_BYTES * SYNC_BYTES
         stream.truncate(done)
         bar.update(done)
         stream.seek(0)
         crc = crc_of(stream, done)
-        blocks = [(at, min(at + BLOCK, stop)) for at in range(start + done, stop, BLOCK)]
+        blocks = [(at, min(at + SYNC_BYTES, stop)) for at in range(start + done, stop, SYNC_BYTES)]
         for group in range(0, len(blocks), BLOCKS):
             received = file.fetch(blocks[group : group + BLOCKS])
             for block in blocks[group : group + BLOCKS]:
@@ -148,7 +149,7 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
                 os.fsync(stream.fileno())
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
-            raise truncated(file, stop)
+            raise truncated_error(file, stop)
         stream.write(crc.to_bytes(CHECKSUM_BYTES, "little"))
     part.replace(path)
 
@@ -156,8 +157,8 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
 def crc_of(stream: BinaryIO, nbytes: int) -> int:
     """Return the CRC-32 of the next bytes of a stream."""
     crc = 0
-    for at in range(0, nbytes, BLOCK):
-        crc = zlib.crc32(stream.read(min(BLOCK, nbytes - at)), crc)
+    for at in range(0, nbytes, SYNC_BYTES):
+        crc = zlib.crc32(stream.read(min(SYNC_BYTES, nbytes - at)), crc)
     return crc
 
 

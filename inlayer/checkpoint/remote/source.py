@@ -96,10 +96,10 @@ class RemoteFile(ByteFile):
             self.keep(parts)
         return parts[start, stop]
 
-    def take(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
         data = np.frombuffer(bytearray(self.read(offset, offset + nbytes)), np.uint8)
         if len(data) != nbytes:
-            raise transfer.truncated(self, offset + nbytes)
+            raise transfer.truncated_error(self, offset + nbytes)
         return data
 
     def rows(self, offset: int, rows: int, row_bytes: int) -> RemoteRows:
@@ -126,7 +126,7 @@ class RemoteFile(ByteFile):
         self._request(spans, out)
         return out
 
-    def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int = 0) -> None:
+    def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int | None = None) -> None:
         """Request spans until all are in `out`. A span ends early only at the end of the file."""
         before = self._version
 
@@ -165,7 +165,7 @@ class RemoteFile(ByteFile):
                 return list(filesystem.cat_ranges(urls, starts, stops, batch_size=CONCURRENT, **request))
             size = self._accept(self._info(filesystem)).size
             if max(starts) >= size:
-                raise transfer.truncated(self, max(starts))
+                raise transfer.truncated_error(self, max(starts))
             parts = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
             self._accept(self._info(filesystem))
         except Exception as error:
@@ -270,10 +270,10 @@ class HubFolder(RemoteFolder):
         """Return the commit of a revision and its files: from the hub, or the last known ones."""
         from huggingface_hub import constants
 
-        key, failed = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
+        key, error_prefix = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
         known: list[Any] | None = self.cache.load(key) if COMMIT.fullmatch(revision) else None
         try:
-            return known or self.cache.last_known(key, lambda: self._request(revision), failed)
+            return known or self.cache.last_known(key, lambda: self._request(revision), error_prefix)
         except UnreachableError:
             if snapshot := self._find_snapshot(revision):
                 return snapshot
@@ -327,8 +327,8 @@ class UrlFolder(RemoteFolder):
             url, self.query = urlunsplit((*parts[:3], "", "")), f"?{parts.query}" if parts.query else ""
         self.base = url.rstrip("/") + "/"
         self.label = self.prefix = re.sub(r"://[^/@]*@", "://", self.base) if self.http else self.base
-        failed, key = f"cannot list {self.label}", digest("files", self.base)
-        self.names = None if self.http else self.cache.last_known(key, self._list, failed)
+        error_prefix, key = f"cannot list {self.label}", digest("files", self.base)
+        self.names = None if self.http else self.cache.last_known(key, self._list, error_prefix)
 
     def _file(self, name: str) -> RemoteFile:
         url = self.base + (quote(name) + self.query if self.http else name)

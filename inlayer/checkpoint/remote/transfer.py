@@ -34,15 +34,15 @@ Result = TypeVar("Result")
 Span = tuple[int, int]  # first byte, one past the last byte
 
 ATTEMPTS = 4
-FIRST_WAIT = 0.5  # seconds, doubled after each attempt
-MAX_WAIT = 30.0  # seconds, whatever Retry-After says
+INITIAL_BACKOFF = 0.5  # seconds, doubled after each attempt
+MAX_BACKOFF = 30.0  # seconds, whatever Retry-After says
 CONNECT_TIMEOUT = 10.0  # seconds
 READ_TIMEOUT = 30.0  # seconds without a byte
-MIN_SPEED = 4 << 10  # bytes per second; a slower server counts as hanging
+MIN_BYTES_PER_SECOND = 4 << 10  # a slower server counts as hanging
 RETRY_STATUSES = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
-MAX_RANGE = 64 << 20  # bytes
-MAX_BYTES = 32 << 30  # maximum cache size
+MAX_CACHED_RANGE_BYTES = 64 << 20
+MAX_CACHE_BYTES = 32 << 30
 CHECKSUM_BYTES = 4  # bytes before the bytes of the range
 PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
@@ -66,7 +66,7 @@ class FileVersion(NamedTuple):
     etag: str
 
 
-def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Result:
+def retry(attempt: Callable[[], Result], error_prefix: str, attempts: int | None = None) -> Result:
     """Call `attempt` until it raises no TransferError, waiting longer each time. An unknown host is not retried."""
     for count in itertools.count(1):
         try:
@@ -75,9 +75,9 @@ def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Resu
             failure = error
         if count >= (attempts or ATTEMPTS) or is_unknown_host(failure):
             break
-        time.sleep(min(max(failure.wait, FIRST_WAIT * 2 ** (count - 1)), MAX_WAIT))
+        time.sleep(min(max(failure.wait, INITIAL_BACKOFF * 2 ** (count - 1)), MAX_BACKOFF))
     after = f" after {count} attempts" if count > 1 else ""
-    raise UnreachableError(f"{failed}{after}: {failure}") from failure.__cause__
+    raise UnreachableError(f"{error_prefix}{after}: {failure}") from failure.__cause__
 
 
 def is_unknown_host(error: BaseException | None) -> bool:
@@ -127,7 +127,7 @@ async def get_range(
         from huggingface_hub.utils import build_hf_headers
 
         headers |= build_hf_headers(library_name="inlayer")
-    total = READ_TIMEOUT + (stop - start) / MIN_SPEED
+    total = READ_TIMEOUT + (stop - start) / MIN_BYTES_PER_SECOND
     timeout = ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
     proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
     async with session.get(url, headers=headers, timeout=timeout, proxy=proxy) as response:
@@ -154,7 +154,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     if headers.get("Content-Encoding", "identity") != "identity":
         raise TransferError("the server compressed a byte range")
     if response.status == 416:
-        raise truncated(label, start)
+        raise truncated_error(label, start)
     if response.status == 200:  # it ignored the range, which is fine for a whole file
         if start == 0 and length.isdecimal() and 0 < int(length[:18]) <= stop:
             return int(length[:18])
@@ -169,7 +169,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     return size
 
 
-def truncated(label: object, byte: int) -> CheckpointError:
+def truncated_error(label: object, byte: int) -> CheckpointError:
     """Return the error for a file that ends before a byte."""
     return CheckpointError(f"{label} ends before byte {byte:,}; was it truncated when it was uploaded?")
 
@@ -253,7 +253,7 @@ class DiskCache:
 
     def put(self, key: str, ranges: Mapping[Span, bytes]) -> None:
         """Keep these ranges, except very large ones."""
-        small = {span: data for span, data in ranges.items() if len(data) <= MAX_RANGE}
+        small = {span: data for span, data in ranges.items() if len(data) <= MAX_CACHED_RANGE_BYTES}
         folder = self.make_folder(key, sum(CHECKSUM_BYTES + len(data) for data in small.values()), keep=False)
         if folder is None:
             return
@@ -273,11 +273,11 @@ class DiskCache:
         """Keep a JSON value."""
         self.put(key, {(0, 0): json.dumps(value).encode()})
 
-    def last_known(self, key: str, request: Callable[[], Result], failed: str) -> Result:
+    def last_known(self, key: str, request: Callable[[], Result], error_prefix: str) -> Result:
         """Return the result of `request` or, if the server cannot be reached, its last known result."""
         known: Result | None = self.load(key)
         try:
-            result = retry(request, failed, attempts=0 if known is None else 1)
+            result = retry(request, error_prefix, attempts=None if known is None else 1)
         except UnreachableError:
             if known is None:
                 raise
@@ -305,12 +305,12 @@ class DiskCache:
 
     def _trim(self, kept: Path | None, nbytes: int) -> None:
         """Delete the least recently used folders, except one, to make room for `nbytes` and the next few files."""
-        total = room = max(nbytes, MAX_BYTES // 64)
+        total = room = max(nbytes, MAX_CACHE_BYTES // 64)
         with suppress(OSError):  # another process may delete them at the same time
             for other in sorted(self.folder.iterdir(), key=lambda path: -path.stat().st_mtime):
                 with suppress(NotADirectoryError):  # the file is not ours
                     total += sum(file.stat().st_size for file in other.iterdir())
-                if total > MAX_BYTES and other != kept:
+                if total > MAX_CACHE_BYTES and other != kept:
                     shutil.rmtree(other, ignore_errors=True)
         self._free_bytes = room - nbytes
 

@@ -16,9 +16,9 @@ from inlayer.cli.learn.tasks import show_task_file
 from inlayer.cli.output import print_json
 from inlayer.errors import InputError
 from inlayer.files import check_kind, check_path, format_path, write_output
-from inlayer.learn.course import not_found
+from inlayer.learn.course import not_found_error
 from inlayer.learn.course_steps import CourseOverview
-from inlayer.learn.progress_file import MAX_BYTES, ProgressState, dump_state, load_state
+from inlayer.learn.progress_file import MAX_PROGRESS_BYTES, ProgressState, dump_state, load_state
 from inlayer.learn.service import CourseService
 
 NoPager = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
@@ -79,7 +79,7 @@ def misconceptions(
     document = open_service().course.misconceptions
     if name is not None and name not in document.sections:
         otherwise = f"the entries are {', '.join(document.sections)}"
-        raise not_found("misconception", name, document.sections, otherwise)
+        raise not_found_error("misconception", name, document.sections, otherwise)
     out = open_printer()
     with paged(out, enabled=not no_pager):
         if name is None:
@@ -176,7 +176,7 @@ def progress(
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)
     elif import_ is not None:
-        exported = read_prefix(check_path(import_, "--import"), MAX_BYTES)
+        exported = read_prefix(check_path(import_, "--import"), MAX_PROGRESS_BYTES)
         service.progress.merge(load_state(exported, format_path(import_)))
         sys.stdout.write(f"Merged the progress in {format_path(import_)} into yours.\n")
     else:

@@ -57,7 +57,7 @@ def check(
     service = open_service(folder=folder)
     file = service.find_task_file(target, task)
     out = open_printer()
-    with interruptible(service), running_code(out, enabled=not as_json):
+    with interruptible(service), code_spinner(out, enabled=not as_json):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
     if as_json:
         print_json({"file": format_path(file.path), **verdict.to_dict()})
@@ -66,7 +66,7 @@ def check(
     raise typer.Exit(0 if verdict.passed else 1)
 
 
-def running_code(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
+def code_spinner(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
     """Show that the code is running, and its elapsed time, until it finishes, if standard output is a terminal."""
     if not (enabled and sys.stdout.isatty()):
         return nullcontext()

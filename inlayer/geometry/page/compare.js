@@ -99,8 +99,8 @@ function normText(norm) {
 }
 
 function movedTitle() {
-  const { moved: { length }, n_moved: total, aligned } = compared, verb = aligned ? "differ" : "moved";
-  const rows = `${total.toLocaleString("en")} row${total === 1 ? "" : "s"} ${aligned && total === 1 ? "differs" : verb}`;
+  const { moved: { length }, n_moved: total, rotated } = compared, verb = rotated ? "differ" : "moved";
+  const rows = `${total.toLocaleString("en")} row${total === 1 ? "" : "s"} ${rotated && total === 1 ? "differs" : verb}`;
   return total > length ? `${rows}; the ${length} that ${verb} most` : rows;
 }
 

@@ -2,7 +2,7 @@
 
 const CHART_LEFT = 32; // width of the axis labels
 const LABEL = [80, 10]; // width and height of "loss 4.461" on the chart
-const RATES = [0, 0.03, 0.1, 0.3, 0.6, 1, 1.5, 2, 3];
+const LEARNING_RATES = [0, 0.03, 0.1, 0.3, 0.6, 1, 1.5, 2, 3];
 
 let chosenRate = 0; // index into the steps; kept while the page is redrawn
 
@@ -25,7 +25,7 @@ function learningFigure(trace) {
   }
   const title = panel.firstChild, waiting = panel.appendChild(note("Computing the step…"));
   const without = (why) => waiting.replaceWith(lossChart(lossOnly(trace)).element, note(`${upper(why)}.`));
-  source.gradientStep(current.query, RATES).then((learned) => {
+  source.gradientStep(current.query, LEARNING_RATES).then((learned) => {
     if (!panel.isConnected) return;
     if (learned.steps.length > 0) fillLearning(panel, title, learned);
     else without(learned.note);
@@ -35,7 +35,7 @@ function learningFigure(trace) {
 
 // Without the steps, the chart still compares the loss with a uniform guess.
 function lossOnly({ backward, table }) {
-  return { uniform_loss: Math.log(table.shape[0]), steps: [{ rate: 0, loss: backward.loss }] };
+  return { uniform_loss: Math.log(table.shape[0]), steps: [{ learning_rate: 0, loss: backward.loss }] };
 }
 
 function fillLearning(panel, title, learned) {
@@ -58,7 +58,7 @@ function fillLearning(panel, title, learned) {
 
   function show(index) {
     chosenRate = index;
-    rate.set(index, brief(steps[index].rate));
+    rate.set(index, brief(steps[index].learning_rate));
     words.textContent = sentence(index);
     chart.mark(index);
     bars.show(index);
@@ -94,7 +94,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
     ticksUpTo(highest).map((loss) => draw("text", { x: CHART_LEFT - 10, y: y(loss) + 3, "text-anchor": "end", class: "loss-tick" },
       brief(loss))),
     steps.map((step, index) => draw("text", { x: x(index), y: height - 6, "text-anchor": "middle", class: "loss-rate" },
-      brief(step.rate))),
+      brief(step.learning_rate))),
     dot, value);
   const mark = (index) => {
     const loss = losses[index], at = Number.isFinite(loss) ? y(loss) : 16;
@@ -102,7 +102,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
     setAll(stem, { x1: x(index), x2: x(index), y1: at });
     setAll(value, labelPosition(points, { x: x(index), y: at }, { width, bottom, line: y(uniform) }));
     value.textContent = `loss ${shortened(loss)}`;
-    const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].rate)}`;
+    const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].learning_rate)}`;
     svg.setAttribute("aria-label", `${words}; the loss of a uniform guess is ${shortened(uniform)}`);
   };
   mark(0);

@@ -64,7 +64,8 @@ function servedSource(token) {
     scene: (query, signal) => request("/api/scene", JSON.stringify(body(query)), signal),
     tableScene: (model, signal) => get("/api/table-scene", { model }, signal),
     map: (model, signal) => get("/api/map", { model }, signal),
-    gradientStep: (query, rates, signal) => request("/api/gradient-step", JSON.stringify({ ...body(query), rates }), signal),
+    gradientStep: (query, learningRates, signal) =>
+      request("/api/gradient-step", JSON.stringify({ ...body(query), learning_rates: learningRates }), signal),
     token: (model, id, signal) => get("/api/token", { model, id, k: 8 }, signal),
     initialization: (model, seed, signal) => get("/api/initialization", { model, seed }, signal),
     unavailable: () => "",

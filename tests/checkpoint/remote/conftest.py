@@ -26,6 +26,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr(transfer, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(transfer, "INITIAL_BACKOFF", 0.01)
     yield served
     served.stop()

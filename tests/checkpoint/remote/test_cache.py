@@ -134,7 +134,7 @@ def test_full_disk_only_means_that_nothing_is_kept(hub: Hub, url: str, monkeypat
 
 
 def test_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "MAX_BYTES", 250)
+    monkeypatch.setattr(transfer, "MAX_CACHE_BYTES", 250)
     (tmp_path / "stray").write_text("not a folder, and more recent than the others")
     for number, name in enumerate("abcd"):
         folder = DiskCache(tmp_path).make_folder(name, 0)
@@ -147,7 +147,7 @@ def test_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("several", [True, False], ids=["folders", "one folder"])
 def test_cache_is_bounded_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: bool) -> None:
-    monkeypatch.setattr(transfer, "MAX_BYTES", 2000)
+    monkeypatch.setattr(transfer, "MAX_CACHE_BYTES", 2000)
     cache, largest = DiskCache(tmp_path), 0
     for number in range(300):
         name = f"{number if several else 0}"

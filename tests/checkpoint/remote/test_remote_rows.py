@@ -55,7 +55,7 @@ def test_rows_equal_the_local_file_bit_for_bit(hub: Hub, local: np.ndarray, sour
     assert np.array_equal(read(ours, IDS), local[IDS])
     assert not np.array_equal(read(ours, IDS), local[IDS[::-1]])  # control
     assert read(ours, []).shape == (0, ROW)
-    assert np.array_equal(ours.map(), local)
+    assert np.array_equal(ours.memory_map(), local)
 
 
 def test_only_the_requested_rows_are_fetched(hub: Hub, local: np.ndarray) -> None:
@@ -74,18 +74,18 @@ def test_many_rows_download_the_table_once(hub: Hub, local: np.ndarray) -> None:
     hub.reset()
     assert np.array_equal(read(source, many), local[many])
     assert hub.ranges(SHARDS[0]) == [(source.offset, source.offset + ROWS * ROW - 1)]
-    assert np.array_equal(source.map(), local)
+    assert np.array_equal(source.memory_map(), local)
     assert np.array_equal(read(source, IDS), local[IDS])
     assert len(hub.ranges(SHARDS[0])) == 1
     hub.stop()
-    assert np.array_equal(open_rows().map(), local)
+    assert np.array_equal(open_rows().memory_map(), local)
 
 
 def test_download_in_blocks(hub: Hub, local: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "SYNC_BYTES", 100_000)
     source = open_rows()
     hub.reset()
-    assert np.array_equal(source.map(), local)
+    assert np.array_equal(source.memory_map(), local)
     assert len(hub.ranges(SHARDS[0])) == 21
     assert sum(last - first + 1 for first, last in hub.ranges(SHARDS[0])) == ROWS * ROW  # no byte twice
 
@@ -111,14 +111,14 @@ def test_long_runs_of_rows_are_split(hub: Hub, local: np.ndarray, monkeypatch: p
 def test_interrupted_download_resumes(
     hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "SYNC_BYTES", 100_000)
     monkeypatch.setattr(remote_rows, "BLOCKS", 1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 1)
     source = open_rows()
     hub.fail("cut_connection", SHARDS[0], skip=5, after=after)
     for _ in range(2):
         with pytest.raises(CheckpointError, match="cannot read bytes"):
-            source.map()
+            source.memory_map()
     assert not list((tmp_path / "huggingface").rglob("*.rows"))
     (part,) = (tmp_path / "huggingface").rglob("*.part")
     assert part.stat().st_size == 500_000
@@ -126,7 +126,7 @@ def test_interrupted_download_resumes(
         stream.write(b"\0" * 70_000)  # a block that was not on disk yet when the machine lost power
     hub.faults.clear()
     hub.reset()
-    assert np.array_equal(open_rows().map(), local)
+    assert np.array_equal(open_rows().memory_map(), local)
     assert min(hub.ranges(SHARDS[0]))[0] == source.offset + 500_000
     assert not list((tmp_path / "huggingface").rglob("*.part"))
 
@@ -138,57 +138,57 @@ def test_faulty_server_never_leaves_a_partial_table(
     monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.1)
     source = open_rows()
     hub.fail(kind, SHARDS[0])
-    for request in (source.map, lambda: read(source, range(2000)), lambda: read(source, [1])):
+    for request in (source.memory_map, lambda: read(source, range(2000)), lambda: read(source, [1])):
         with pytest.raises(CheckpointError, match=r"cannot read bytes .* after 4 attempts"):
             request()
     assert not list((tmp_path / "huggingface").rglob("*.rows"))
 
 
 def test_table_file_of_the_wrong_size_is_downloaded_again(hub: Hub, local: np.ndarray, tmp_path: Path) -> None:
-    open_rows().map()
+    open_rows().memory_map()
     (kept,) = (tmp_path / "huggingface").rglob("*.rows")
     os.truncate(kept, 1000)
-    assert np.array_equal(open_rows().map(), local)
+    assert np.array_equal(open_rows().memory_map(), local)
 
 
 @pytest.mark.parametrize("byte", [0, ROWS * ROW // 2, -1])
 def test_damaged_table_file_is_not_used(hub: Hub, local: np.ndarray, tmp_path: Path, byte: int) -> None:
-    open_rows().map()
+    open_rows().memory_map()
     (kept,) = (tmp_path / "huggingface").rglob("*.rows")
     data = bytearray(kept.read_bytes())
     data[byte] ^= 1
     kept.write_bytes(data)
     assert np.array_equal(read(open_rows(), IDS), local[IDS])
-    assert np.array_equal(open_rows().map(), local)
+    assert np.array_equal(open_rows().memory_map(), local)
     hub.reset()
-    assert np.array_equal(open_rows().map(), local)  # control: the new file is intact
+    assert np.array_equal(open_rows().memory_map(), local)  # control: the new file is intact
     assert not hub.ranges(SHARDS[0])
 
 
 def test_table_without_etag_is_never_reused(
     hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_rows, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_rows, "SYNC_BYTES", 100_000)
     monkeypatch.setattr(remote_rows, "BLOCKS", 1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 1)
     hub.omit_etag, url = True, f"{hub.endpoint}/{REPO}/resolve/main"
     source = open_rows(url)
-    assert np.array_equal(source.map(), local)
+    assert np.array_equal(source.memory_map(), local)
     hub.reset()
-    assert np.array_equal(source.map(), local)
+    assert np.array_equal(source.memory_map(), local)
     assert not hub.requests  # this process has it
 
     stopped = open_rows(url)
     hub.fail("cut_connection", SHARDS[0], skip=5)
     with pytest.raises(CheckpointError, match="cannot read bytes"):
-        stopped.map()
+        stopped.memory_map()
     hub.faults.clear()
     (file,) = (tmp_path / "repo").glob(SHARDS[0])
     data = bytearray(file.read_bytes())
     data[source.offset : source.offset + ROWS * ROW] = (local ^ 1).tobytes()  # replaced by a file of the same size
     file.write_bytes(data)
     for opened in (open_rows(url), stopped):
-        assert np.array_equal(opened.map(), local ^ 1)
+        assert np.array_equal(opened.memory_map(), local ^ 1)
     assert np.array_equal(read(open_rows(url), IDS), local[IDS] ^ 1)
 
 
@@ -198,7 +198,7 @@ def test_table_that_cannot_be_written_is_a_clear_error(hub: Hub, local: np.ndarr
     assert folder is not None
     (folder / "table.part").mkdir()
     with pytest.raises(CheckpointError, match="cannot be written: Is a directory"):
-        source.map()
+        source.memory_map()
 
 
 def test_without_a_cache_folder_only_rows_are_read(hub: Hub, local: np.ndarray, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_without_a_cache_folder_only_rows_are_read(hub: Hub, local: np.ndarray, 
     source = open_rows()
     assert np.array_equal(read(source, IDS), local[IDS])
     with pytest.raises(CheckpointError, match="the cache folder is not writable; set HF_HOME to a writable folder"):
-        source.map()
+        source.memory_map()
 
 
 def test_failed_request_keeps_the_rows_of_the_others(
@@ -230,7 +230,7 @@ def test_threads_share_one_table(hub: Hub, local: np.ndarray) -> None:
     found: dict[int, np.ndarray] = {}
 
     def look_up(seed: int) -> None:
-        found[seed] = read(source, wanted[seed]) if seed else source.map()[wanted[seed]]
+        found[seed] = read(source, wanted[seed]) if seed else source.memory_map()[wanted[seed]]
 
     threads = [threading.Thread(target=look_up, args=(seed,)) for seed in wanted]
     for thread in threads:
@@ -255,7 +255,7 @@ if sys.argv[1] == "fork":
     if child:
         os.waitpid(child, 0)
         sys.exit()
-print(total(range(0, 4096, 500)), int(source.map().sum()), flush=True)
+print(total(range(0, 4096, 500)), int(source.memory_map().sum()), flush=True)
 """
 
 

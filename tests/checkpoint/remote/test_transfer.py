@@ -151,7 +151,7 @@ def test_retry_after_is_respected_within_limits(hub: Hub, folder: Path, monkeypa
     start = time.monotonic()
     assert read(path_of(hub), 0, 10) == CONTENT[:10]
     assert time.monotonic() - start >= 1
-    monkeypatch.setattr(transfer, "MAX_WAIT", 0.01)
+    monkeypatch.setattr(transfer, "MAX_BACKOFF", 0.01)
     for status, wait in ((429, "86400"), (503, "Wed, 21 Oct 2099 07:28:00 GMT")):
         hub.fail("status", FILE, times=1, status=status, headers={"Retry-After": wait})
         assert read(path_of(hub), 0, 10) == CONTENT[:10]
@@ -167,7 +167,7 @@ def test_hanging_server_times_out(hub: Hub, folder: Path, monkeypatch: pytest.Mo
 
 
 def test_very_slow_server_times_out(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "MIN_SPEED", 1 << 40)
+    monkeypatch.setattr(transfer, "MIN_BYTES_PER_SECOND", 1 << 40)
     monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.3)
     hub.fail("drip", FILE)
     with pytest.raises(UnreachableError, match="Timeout"):

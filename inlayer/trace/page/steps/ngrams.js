@@ -48,7 +48,7 @@ function sharedRows(trace, memory) {
     make("ul", { class: "shared-rows" }, memory.shared.slice(0, 20).map((group) => make("li", {},
       group.texts.map((text, index) => [index ? " and " : "", code(text)]),
       ` at tokens ${group.occurrences.map(label).join(", ")}: `,
-      group.shared_heads === group.order_heads ? "all hash heads" : `${group.shared_heads} of ${counted(group.order_heads, "hash head")}, by collision`))),
+      group.n_shared_heads === group.n_heads ? "all hash heads" : `${group.n_shared_heads} of ${counted(group.n_heads, "hash head")}, by collision`))),
     memory.normalized && note("Tokens with the same normalized text are hashed as one."),
   ];
 }

@@ -175,8 +175,8 @@ def unknown(session: GradingSession) -> None:
     """raises ValueError for anything unknown"""
     rows, width = sizes(session)
     strange = {"model_type": "mamba", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
-    session.must_raise("guessed", strange, message="raise a ValueError for a family that is not in the table")
-    session.must_raise(
+    session.assert_raises("guessed", strange, message="raise a ValueError for a family that is not in the table")
+    session.assert_raises(
         "guessed",
         {**strange, "model_type": None},
         message="raise a ValueError for a config without a model_type",
@@ -184,7 +184,7 @@ def unknown(session: GradingSession) -> None:
     for missing in ("vocab_size", "hidden_size"):
         config = {"model_type": "llama", "vocab_size": rows, "hidden_size": width}
         del config[missing]
-        session.must_raise("size-missing", config, message=f"raise a ValueError for a config without {missing}")
+        session.assert_raises("size-missing", config, message=f"raise a ValueError for a config without {missing}")
 
 
 CHECKS = (keys, values, families, tie_given, tie_missing, nulls, nested, unknown)

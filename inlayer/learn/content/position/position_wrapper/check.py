@@ -122,8 +122,8 @@ def one_input(session: GradingSession) -> None:
     wrapper, ids, width = draw(session)
     vectors = session.random_normal(*ids.shape, width)
     message = "input_ids and inputs_embeds together are an error, because it is unclear which one is meant"
-    wrapper.must_raise("both-inputs", input_ids=ids, inputs_embeds=vectors, message=message)
-    wrapper.must_raise("neither-input", message="a call without input_ids and without inputs_embeds is an error")
+    wrapper.assert_raises("both-inputs", input_ids=ids, inputs_embeds=vectors, message=message)
+    wrapper.assert_raises("neither-input", message="a call without input_ids and without inputs_embeds is an error")
 
 
 def switch(session: GradingSession) -> None:
@@ -288,8 +288,8 @@ def limit(session: GradingSession) -> None:
         raise CheckFailed("before-and-after-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
     longer = block_size + 1
     message = f"{longer} tokens do not fit block_size {block_size}; that is an error"
-    wrapper.must_raise("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
-    wrapper.must_raise("past-the-maximum", inputs_embeds=session.random_normal(2, longer, width), message=message)
+    wrapper.assert_raises("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
+    wrapper.assert_raises("past-the-maximum", inputs_embeds=session.random_normal(2, longer, width), message=message)
     message = f"{longer} tokens do not fit block_size {block_size}; that is also an error in before_and_after"
     answer = ask(wrapper, "before_and_after", session.random_ids(20, (2, longer)))
     check_raised(answer, "before-and-after-past-the-maximum", ValueError, message)
