@@ -3,7 +3,7 @@
 hidden states -> [head -> loss]
 - torch's chunked linear_cross_entropy, where the installed torch has it and supports the case
 - our own chunks for everything else: a soft cap, a z-loss, sharded rows, half precision under autocast
-- see also: which of the two is used, and which targets are included (head.py)
+- see also: the choice between the two, and which targets are included (head.py)
 Tested against linear + cross_entropy in tests/test_head.py.
 """
 
@@ -22,7 +22,7 @@ from inlayer.tensors import is_jit_tracing
 
 IGNORE_INDEX = -100  # torch's default for ignored targets
 
-# Rows of logits per chunk: see chunk_rows.
+# Limits on the rows of logits per chunk; see chunk_rows.
 MIN_CHUNK_ROWS = 256
 MAX_CHUNK_ROWS = 1024
 
@@ -30,8 +30,8 @@ MAX_CHUNK_ROWS = 1024
 def chunk_rows(tokens: int, n_embd: int) -> int:
     """Return the rows of logits per chunk: D, so a chunk is as large as the gradient of the rows.
 
-    The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
-    smaller ones take more time (docs/decisions.md). Chunks above the maximum are not faster; those below the minimum
+    The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory.
+    Smaller ones take more time (docs/decisions.md). Chunks above the maximum are not faster; those below the minimum
     are much slower.
     """
     return min(tokens, max(MIN_CHUNK_ROWS, min(n_embd, MAX_CHUNK_ROWS)))

@@ -5,7 +5,7 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   rows (x scale) (+ n-grams) (x multiplier) (projection) (norm), + token types, + positions, (norm) (mask) (dropout)
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
-- vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
+- vectors can be passed instead of ids (`inputs_embeds`); they skip the lookup and its scale
 - see also: lookup, reverse lookup, and tying of the token table (input_table.py); n-gram, per-layer, and value
   embeddings (extra_tables.py); other projects' names for these settings (families/); reading weights (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
@@ -44,7 +44,7 @@ from inlayer.tables import Table, add_into_buffer, check_id_range
 from inlayer.tensors import apply_projection, check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
 CosSin: TypeAlias = tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]
-# Fields of a LayerSpec with the name of an argument of Embeddings.
+# Fields of a LayerSpec that have the same name as an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
     "norm", "norm_eps", "norm_at", "positions_first", "n_token_types", "row_width", "projection_at", "position_id_rule",
@@ -101,8 +101,8 @@ class Embeddings(ExtraTables):
         torch.Size([1, 2, 4])
     """
 
-    relative: RelativeSpec | None = None  # relative positions of its model (positions/relative.py)
-    n_streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
+    relative: RelativeSpec | None = None  # the model's relative positions (positions/relative.py)
+    n_streams: int = 1  # how often the model repeats each hidden state (DeepSeek-V4, Qwen4)
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Embeddings(ExtraTables):
             (100, 2)
         """
         spec = describe(config)
-        derive_seeds(seed, 1)  # an invalid seed is the caller's mistake, not the config's
+        derive_seeds(seed, 1)  # checked here, so an invalid seed is not reported as a config error
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         block_size = None if spec.positions == "none" else spec.block_size
         try:
@@ -250,7 +250,7 @@ class Embeddings(ExtraTables):
             inputs_embeds: Vectors (B, T, D) in place of the rows.
             position_ids: (B, T) or (T,), for learned and sinusoidal positions; ignored otherwise. For rotary positions,
                 pass them to `rotary`. By default, positions count from the left, padding included, unless
-                position_id_rule skips it; a batch that is padded on the left needs position_ids.
+                position_id_rule skips it; a left-padded batch needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,
                 mask_padding, and some position_id_rules. A warning is issued if a batch is padded on the left: pass

@@ -1,8 +1,8 @@
-"""The other tables of an input layer: n-gram memories, per-layer embeddings, and value embeddings.
+"""An input layer's other tables: n-gram memories, per-layer embeddings, and value embeddings.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read n-gram memories inside a decoder layer; in LongCat-Flash and BLT their rows are part of the hidden
-  states. These rows are never loaded into memory: n-gram memories are the largest tables of a model
+  states. The rows are never loaded into memory: n-gram memories are a model's largest tables
 - per-layer and value embeddings have one row per token, so `resize` resizes them with the token table
 - see also: the token table (input_table.py), hashing of n-grams (tables/ngram_hash.py), the computation of per-layer
   embeddings (per_layer.py), the tensors of a checkpoint (checkpoint/find_tables.py)
@@ -182,12 +182,12 @@ class ExtraTables(InputTable):
     def per_layer(
         self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> Float[Tensor, "... T L P"]:
-        """Compute the per-layer embeddings of a Gemma-3n, Gemma-4, or EmbeddingGemma-2: a vector per token and block.
+        """Compute the per-layer embeddings of Gemma-3n, Gemma-4, or EmbeddingGemma-2: a vector per token and block.
 
         Args:
             input_ids: Token ids (B, T) or (T,). For image tokens, pass the padding id, as transformers does.
             inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Without input_ids,
-                Gemma-4 finds their ids (`ids_of`), and Gemma-3n returns only the projection.
+                Gemma-4 looks up their ids (`ids_of`), and Gemma-3n returns only the projection.
 
         Returns:
             (B, T, L, P) for L blocks; (T, L, P) for one text.
@@ -231,8 +231,8 @@ class ExtraTables(InputTable):
     def value_embeddings(self, input_ids: Tensor, *, layer: int | None = None) -> Float[Tensor, "... T W"] | None:
         """Look up value embeddings: vectors that some blocks add to the values of their attention.
 
-        The blocks of NeoMME share a table. In the nanochat project, each block has its own table, and
-        multiplies its rows by a gate, which is not part of the result.
+        The blocks of NeoMME share a table. In the nanochat project, some blocks have their own table and
+        multiply its rows by a gate, which is not part of the result.
 
         Args:
             input_ids: Token ids (B, T) or (T,).
@@ -278,7 +278,7 @@ class ExtraTables(InputTable):
         Args:
             new_vocab_size: Number of rows.
             pad_to_multiple_of: Round the number of rows up to a multiple.
-            init: New rows: "mean" of the existing ones, "zeros", or a rule of the constructor's `init`.
+            init: Values of new rows: the "mean" of the others, "zeros", or any rule for the constructor's `init`.
             allow_shrink: Allow fewer rows, which drops the last ones.
 
         Returns:

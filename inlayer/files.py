@@ -1,7 +1,7 @@
 """Base module: paths in messages, kinds of paths, untrusted JSON, atomic writes, and locks.
 
 - messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
-- a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
+- a file is written under a temporary name, synced, and renamed, so a crash leaves either the old or the new content
 - a lock is released when its process ends, even if it is killed; on file systems without locks, nothing is locked
 - a new folder is written the same way; an existing folder is never replaced, unless it is empty
 Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and in
@@ -88,7 +88,7 @@ def path_kind(path: Path) -> str:
         return "missing"
     except OSError as error:
         raise MissingFileError(f"{format_path(path)} cannot be accessed: {error.strerror}") from error
-    except ValueError:  # a NUL, or a character that is not in the file system's encoding
+    except ValueError:  # a NUL, or a character that the file system's encoding does not have
         raise MissingFileError(f"{format_path(path)} contains a character that is not allowed in a path") from None
     if stat.S_ISREG(mode):
         return "file"

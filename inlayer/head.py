@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - order of operations, each skipped if it does nothing: hidden * hidden_scale (T5), projection, * logit_scale (Cohere),
   / logit_divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
-- tied to a table with a padding row, it sends no gradient to that row, so the row stays zero in training
+- a head tied to a table with a padding row sends no gradient to that row, so the row stays zero in training
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for cases torch does not support
   (a soft cap, a z-loss) or where it would round the loss itself (half precision under autocast)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
@@ -193,7 +193,7 @@ class Head(HeadRows):
             hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
             bias_V = None if bias_V is None else bias_V.to(dtype)
         half_autocast = autocast and hidden_ND.dtype != torch.float32
-        tracing = is_jit_tracing()  # sizes, and so the number of chunks, are unknown there
+        tracing = is_jit_tracing()  # while tracing, sizes (and the number of chunks) are unknown
         unsupported = self.soft_cap is not None or z_loss != 0 or half_autocast or local is not None or tracing
         with torch.autocast(device, enabled=False) if autocast else nullcontext():
             if not tracing and len(targets_N) == 0:  # an empty sum of logits: 0, with gradients of zero instead of None
@@ -273,14 +273,14 @@ class Head(HeadRows):
 
 
 def compute_logits(head: Head, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
-    """Compute logits (..., V) for all or some rows and their biases, with the factors and the soft cap of a head."""
+    """Compute logits (..., V) for all or some rows and their biases, with a head's factors and soft cap."""
     if head.hidden_scale != 1.0:
         hidden = hidden * head.hidden_scale
     return scale_logits(head, functional.linear(hidden, weight_VD, bias_V))
 
 
 def scale_logits(head: Head, logits: Tensor) -> Tensor:
-    """Apply the factors and the soft cap of a head to products of hidden states and rows, with the bias."""
+    """Apply a head's factors and soft cap to the products of hidden states and rows, with the bias."""
     if head.logit_scale != 1.0:
         logits = logits * head.logit_scale
     if head.logit_divisor != 1.0:

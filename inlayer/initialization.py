@@ -44,7 +44,7 @@ def init_rows(
     rows_VD: Float[Tensor, "V D"], rule: str, init_std: float, seed: int | None, padding_idx: int | None = None
 ) -> None:
     """Fill rows in place using any rule except "mean", and the padding row with zeros. Meta tensors are unchanged."""
-    if rows_VD.is_meta:  # torch would import its compiler to initialize nothing, which takes a second and 70 MB
+    if rows_VD.is_meta:  # there is nothing to fill, and torch would import its compiler (1 s, 70 MB)
         return
     if rule == "zeros":
         rows_VD.zero_()

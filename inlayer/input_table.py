@@ -1,7 +1,7 @@
 """The token table of an input layer: look up rows, find their ids, replace the table, tie heads to it.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
-- rows are in the form that a model accepts as `inputs_embeds`: scaled and, for Inkling, normalized
+- rows are returned as a model accepts them in `inputs_embeds`: scaled and, for Inkling, normalized
 - `ids_of` is the exact inverse: rows are found by a hash of their bytes, then compared (tables/row_index.py)
 - names follow transformers where it has them: get_input_embeddings, set_input_embeddings
 - see also: a table itself and its check of ids (tables/), its head (tying.py), other tables (extra_tables.py)
@@ -28,7 +28,7 @@ from inlayer.tables import StoredEmbedding, Table, check_id_range
 from inlayer.tables.row_index import RowIndex
 from inlayer.tensors import check_float, check_ids, multiply
 
-BLOCK_VALUES = 1 << 22  # values of the table that are hashed at a time
+BLOCK_VALUES = 1 << 22  # table values hashed at a time
 
 
 class InputTable(nn.Module):
@@ -83,7 +83,7 @@ class InputTable(nn.Module):
         return self.token_embedding(ids)
 
     def _look_up(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids in the form that the model accepts as inputs_embeds."""
+        """Return the rows of ids as the model accepts them in inputs_embeds."""
         rows = self._rows(ids)
         rows = rows if self.scale == 1.0 else multiply(rows, self.scale, self.round_scale)
         if self.norm is not None and self.norm_at == "rows":
@@ -99,7 +99,7 @@ class InputTable(nn.Module):
             vectors: (..., D), in the dtype of the table.
 
         Returns:
-            Ids (...); the first one if several rows are equal.
+            Ids (...); the lowest one if several rows are equal.
 
         Raises:
             InputError: If a vector is not a row of the table; the message names its index.
@@ -151,9 +151,9 @@ class InputTable(nn.Module):
         """Look up rows and replace placeholder tokens with image or audio vectors.
 
         Args:
-            input_ids: (B, T) or (T,), with one placeholder per vector. It does not need a row in the table.
+            input_ids: (B, T) or (T,), with one placeholder per vector. Its id does not need a row in the table.
             features: Vectors (N, D) in the order of the placeholders, or a list of such tensors, one per image. As in
-                transformers, they are not scaled.
+                transformers, features are not scaled.
             placeholder_id: The id of the placeholder.
 
         Returns:
@@ -217,7 +217,7 @@ class InputTable(nn.Module):
             120
         """
         width = self.token_embedding.embedding_dim
-        if not isinstance(table, StoredEmbedding):  # its weight would read the whole table
+        if not isinstance(table, StoredEmbedding):  # accessing its weight would read the whole table
             check_float(getattr(table, "weight", None), "the new table's weight", width=width, axes=("rows", "width"))
         elif table.embedding_dim != width:
             raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
@@ -226,7 +226,7 @@ class InputTable(nn.Module):
 
     def _resize_biases(self, rows: int) -> None:
         for head in self._tied_heads:
-            if head.tied and head.table is self.token_embedding:  # the head may have been tied to another layer since
+            if head.tied and head.table is self.token_embedding:  # skip heads tied to another layer since then
                 head.resize_bias(rows)
 
     def tie(self, head: object) -> None:
@@ -255,7 +255,7 @@ class InputTable(nn.Module):
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
     ) -> Head:
-        """Build the head of the same config, tied to this layer's table if the config or `tied` requires it.
+        """Build the head of the same config, tied to this layer's table if the config or `tied` says so.
 
         Args:
             config: Anything `inlayer.describe` accepts or returns.

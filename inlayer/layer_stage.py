@@ -1,4 +1,4 @@
-"""The stages of the layer, kept for tracing: rows, scale, positions, norm, and so on."""
+"""The layer's stages, kept for tracing: rows, scale, positions, norm, and so on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LayerStage(NamedTuple):
 def record_stage(
     stages: list[LayerStage] | None, single: bool, name: StageName, hidden: Tensor, added: Tensor | None = None
 ) -> Tensor:
-    """Return hidden, and append it to the stages if they are recorded; a single text has no batch axis there."""
+    """Return hidden, and append it to the recorded stages, if any; a single text is recorded without a batch axis."""
     if stages is not None:
         stages.append(LayerStage(name, added, hidden[0] if single else hidden))
     return hidden

@@ -1,4 +1,4 @@
-"""The norms of input layers: LayerNorm and RMSNorm with the rounding of the original models.
+"""Norms in input layers: LayerNorm and RMSNorm with the rounding of the original models.
 
 rows + positions -> [norm] -> hidden states
 Tested against transformers in tests/families/ (BERT, ModernBERT, DeBERTa, NanoChat, Inkling, Gemma-4).
@@ -50,7 +50,7 @@ class Float32RMSNorm(CastThenScaleNorm):
 
 
 def build_norm(kind: NormKind, width: int, eps: float, **factory_kwargs: Any) -> nn.Module:
-    """Return the norm of a family, on a device and in a dtype."""
+    """Return a family's norm; `factory_kwargs` are the device and dtype."""
     if kind.startswith("rmsnorm_fp32"):
         return Float32RMSNorm(width, eps, weight=kind == "rmsnorm_fp32", **factory_kwargs)
     if kind.startswith("rmsnorm"):

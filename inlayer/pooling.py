@@ -1,8 +1,8 @@
-"""Pooling: the hidden states of a text -> one vector.
+"""Pooling: a text's hidden states -> one vector.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - only the mask decides which positions are real, so left and right padding give the same result
-- a text that is all padding gives zeros, never NaN; values at padded positions, even NaN, do not matter
+- a text that is all padding gives zeros, never NaN; values at padded positions are ignored, even NaN
 - float16 and bfloat16 are summed in float32, and the result is cast back
 - texts of very different lengths do not need padding: pass the hidden states (N, D) and the Ragged of their ids
 - not included: normalizing the vectors
@@ -26,7 +26,7 @@ from inlayer.files import quote
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float, is_jit_tracing, to_bool_mask
 
-if TYPE_CHECKING:  # other types are errors with a message of their own, so they are not rejected at run time
+if TYPE_CHECKING:  # other types get a better error message below, so jaxtyping does not check them
     States: TypeAlias = Tensor
     Mask: TypeAlias = Tensor | Ragged | None
     Ids: TypeAlias = Iterable[int]
@@ -150,7 +150,7 @@ def select_token(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "
         start_B = mask_BT.shape[1] * torch.arange(mask_BT.shape[0], device=mask_BT.device)
         index_B = start_B + (mask_BT.shape[1] - 1 - skipped_B if last else skipped_B)
     if not is_jit_tracing() and len(hidden_ND) == 0:
-        return hidden_ND.sum(0).repeat(len(counts_B), 1)  # an empty sum: zeros that are still part of the graph
+        return hidden_ND.sum(0).repeat(len(counts_B), 1)  # an empty sum: zeros with an autograd graph
     return hidden_ND[index_B.where(counts_B > 0, 0)].where(counts_B.unsqueeze(-1) > 0, 0)
 
 

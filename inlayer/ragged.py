@@ -4,7 +4,7 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> head
 - `flat` is int64, as `F.embedding` and `F.embedding_bag` need it, and `offsets` has the same dtype
 - text i is `flat[offsets[i] : offsets[i + 1]]`; there are n + 1 offsets, from 0 to len(flat)
 - numpy only: torch is imported when `padded` creates tensors
-- see also: the meaning of an id (tokenizers/), whether it is in a table (tables/)
+- see also: what an id means (tokenizers/), whether an id is in a table (tables/)
 Tested against plain lists in tests/test_ragged.py.
 """
 
@@ -197,7 +197,7 @@ def with_special_tokens(batch: Ragged, prefix: Sequence[int], suffix: Sequence[i
         return batch
     extra = [*prefix, *suffix]
     starts, ends = batch.offsets[:-1], batch.offsets[1:]
-    places = np.stack([*[starts] * len(prefix), *[ends] * len(suffix)], axis=1)  # in `flat`, for each text
+    places = np.stack([*[starts] * len(prefix), *[ends] * len(suffix)], axis=1)  # where to insert, per text
     flat = np.insert(batch.flat, places.reshape(-1), np.tile(extra, len(batch)))
     return Ragged(flat, batch.offsets + len(extra) * np.arange(len(batch) + 1))
 

@@ -98,7 +98,7 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
 
 
 def mask_from_ids(ids: Tensor, padding_idx: int | None) -> Tensor:
-    """Make a mask from ids, as in XLM: the first n tokens of a text are real if n of its ids are not padding."""
+    """Make a mask from ids, as XLM does: if n ids of a text are not padding, its first n tokens count as real."""
     lengths = ids.ne(-1 if padding_idx is None else padding_idx).sum(dim=1, keepdim=True)
     return torch.arange(ids.shape[1], device=ids.device) < lengths
 
@@ -120,7 +120,7 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
 
 
 def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tuple[bool, Tensor | None, Tensor | None]:
-    """Check ids and vectors, and add a batch axis if they are one text; the first result is True if they are."""
+    """Check ids and vectors, and add a batch axis to a single text; the first result is True for a single text."""
     single = False
     if ids is not None:
         ids = check_ids(ids)
@@ -137,7 +137,7 @@ def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tu
 
 
 def is_jit_tracing() -> bool:
-    """Return whether torch.jit.trace is running: sizes are tensors there, and comparing them warns."""
+    """Return whether torch.jit.trace is running. While it is, sizes are tensors, and comparing them warns."""
     return not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None
 
 
@@ -147,7 +147,7 @@ def multiply(x: Tensor, factor: float, rounded: bool) -> Tensor:
 
 
 def is_meta_or_traced(x: Tensor) -> bool:
-    """Return whether this is a tensor of a tracer, whose values cannot be read."""
+    """Return whether this is a tracer's tensor, whose values cannot be read."""
     return (
         torch.compiler.is_compiling()
         or is_jit_tracing()
@@ -172,7 +172,7 @@ def to_tensor(array: Array) -> Tensor:
     """Return a tensor that shares the memory of a numpy array; types of ml_dtypes are supported."""
     if array.dtype.name in {"float64", "float32", "float16"}:
         return torch.from_numpy(array)
-    # torch.from_numpy does not support the types of ml_dtypes: pass their bytes and reinterpret them.
+    # torch.from_numpy does not support ml_dtypes types: pass their bytes and reinterpret them.
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return torch.from_numpy(raw).view(torch_dtype(array.dtype)).view(array.shape)
 

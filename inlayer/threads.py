@@ -1,7 +1,7 @@
 """Base module: threads that use all cores, and processes that end with the process that started them.
 
 - threads are sufficient, because numpy and the tokenizer libraries release the GIL
-- OMP_NUM_THREADS also limits these threads: Ray sets it to 1 for a worker that has one core of many
+- OMP_NUM_THREADS also limits these threads: Ray sets it to 1 for a worker with one of many cores
 Tested in tests/test_threads.py.
 """
 
@@ -30,7 +30,7 @@ def core_count() -> int:
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return the results of a function for a few items, with one thread per item. Raises the first error.
 
-    After an error or Ctrl-C, it does not wait for the other threads, which end with the process at the latest.
+    After an error or Ctrl-C, this does not wait for the other threads; they end when the process does, at the latest.
     """
     if len(items) <= 1:
         return [function(item) for item in items]
@@ -44,7 +44,7 @@ def in_thread(function: Callable[[Item], Result], item: Item, name: str | None =
     def run() -> None:
         try:
             future.set_result(function(item))
-        except BaseException as error:  # raised where the result is read
+        except BaseException as error:  # re-raised when the result is read
             future.set_exception(error)
 
     Thread(target=run, name=name, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Base module: the rows of a head: its own parameter, or those of a tied table.
+"""Base module: a head's rows, either its own parameter or a tied table.
 
 hidden states -> head -> [tied table]
 - a tied head holds the *module* that owns the rows and gets its weight at every call, so a replaced, moved, copied,
@@ -23,8 +23,8 @@ Rows = TypeVar("Rows", bound="HeadRows")
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
     """Return the same rows, with the gradient of one row masked.
 
-    While torch.jit.trace runs, the mask is a copy in every grad mode: it checks a trace without gradients, and cannot
-    save a function of Python.
+    While torch.jit.trace runs, the rows are copied in every grad mode: the tracer verifies a trace without gradients,
+    and cannot save a Python function.
     """
     if is_jit_tracing() and weight_VD.requires_grad:
         return torch.select_scatter(weight_VD, weight_VD[row].detach(), 0, row)
@@ -116,10 +116,10 @@ class HeadRows(nn.Module):
         return table_shape(self._owner())[0] if own is None else own.shape[0]
 
     def _owner(self) -> nn.Module:
-        """Return the module that holds the rows, for a head without a parameter of its own."""
+        """Return the module that holds the rows, for a head that does not have its own parameter."""
         owner = self._modules.get("stored") or self.table
         if owner is None:
-            raise AttributeError("weight")  # nn.Module looks it up before it is registered
+            raise AttributeError("weight")  # nn.Module looks this name up before the parameter is registered
         return owner
 
     @property
@@ -143,7 +143,7 @@ class HeadRows(nn.Module):
         return resolve_table(self._source[0]) if self._source is not None and self.tied else None
 
     def tie(self: Rows, source: nn.Module) -> Rows:
-        """Use the rows of another module instead of its own.
+        """Use another module's rows instead of the head's own.
 
         Args:
             source: A table, or a module with `get_input_embeddings()`, such as `Embeddings` or a transformers model.
@@ -194,7 +194,7 @@ class HeadRows(nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load as usual. A tied head accepts a copy of the table's rows, which plain tied models save as well."""
+        """Load as usual. A tied head accepts a copy of the table's rows, which ordinary tied models also save."""
         super()._load_from_state_dict(state_dict, prefix, *args)
         *_, unexpected_keys, error_msgs = args
         key = f"{prefix}weight"
@@ -208,7 +208,7 @@ class HeadRows(nn.Module):
     def resize_bias(self, rows: int) -> None:
         """Resize the bias of a tied head to the number of rows of its resized table; new entries are zero.
 
-        `Embeddings.resize` does it for the heads tied to it.
+        `Embeddings.resize` calls this for every head tied to its table.
 
         Args:
             rows: Number of table rows.

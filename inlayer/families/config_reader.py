@@ -1,4 +1,4 @@
-"""Reading an untrusted config.json: every field is read with its type and range.
+"""Reads an untrusted config.json: the type and range of every field are checked when it is read.
 
 config.json -> [ConfigReader] -> LayerSpec
 - a config is a dict, a `transformers` config object (its `to_dict()`), or a path to config.json or to its folder
@@ -18,7 +18,7 @@ from typing import Any
 from inlayer.errors import ConfigError, DtypeError, MissingFileError, type_name
 from inlayer.files import file_errors, format_path, read_json
 
-MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
+MAX_CONFIG = 16 * 2**20  # bytes; the longest real configs, with quantization lists, stay below 2 MB
 MAX_FIELD_SIZE = 2**31 - 1  # rows or channels; a config with more is damaged
 
 
@@ -61,13 +61,13 @@ def _number(name: str, value: object) -> float:
 
 
 class ConfigReader:
-    """The fields of a config, under any of their names. Values are checked when read; the family has defaults."""
+    """A config's fields, under any of their names. Values are checked when read; the family provides defaults."""
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config, self._defaults = config, defaults
 
     def get(self, *names: str) -> tuple[str, Any]:
-        """Return the first name that has a value in the config or in the family's defaults, and that value or None."""
+        """Return the first name with a value in the config or the family's defaults, and the value (None if unset)."""
         for source in (self._config, self._defaults):
             for name in names:
                 if source.get(name) is not None:
@@ -144,14 +144,14 @@ class ConfigReader:
 
 
 def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of the text model, completed by those of the outer level."""
+    """Return the fields of the text model, with missing ones filled in from the outer level."""
     outer = config or {}
     nested = outer.get("text_config")
     return outer | nested if isinstance(nested, dict) else outer
 
 
 def tie_flags(config: dict[str, Any] | None) -> list[Any]:
-    """Return the tie flags of a config under both of their names, those of the outer level first: it applies."""
+    """Return the tie flags of a config under both of their names; the outer level comes first and takes precedence."""
     outer = config or {}
     nested = outer.get("text_config")
     levels = (outer, nested if isinstance(nested, dict) else {})

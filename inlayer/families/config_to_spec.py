@@ -43,7 +43,7 @@ LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_target_positions
 EPSILON_FIELDS = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
 WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config", "audio_config")
 MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
-MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
+MAX_TABLE = 2**40  # table values; the largest published tables have about 2**32
 
 
 def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | None = None) -> LayerSpec:
@@ -52,8 +52,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     Args:
         config: A dict, a transformers config object, or a path to config.json or its folder. A LayerSpec is
             returned unchanged.
-        tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
-            generic, if the config and the tensors are ordinary; the family of the result is then labeled.
+        tensor_names: Returns the names of a checkpoint's tensors. With it, an unknown model type may be opened as
+            generic if the config and the tensors are ordinary; the result's family is then labeled.
 
     Returns:
         The layer's settings, with the names of the arguments of `Embeddings`.
@@ -78,7 +78,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         raw = {**outer, **inner, "model_type": type_name, **whole}
     nested = raw.get("text_config")
     if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
-        # The text part decides everything except what belongs to the whole model. It may lack a model_type.
+        # The text part determines all settings except those of the whole model. It may lack a model_type.
         kind = nested.get("model_type")
         raw = {**nested, "model_type": TEXT_TYPES.get(type_name) if kind is None else kind, **whole}
     elif type_name in TEXT_TYPES:
@@ -178,7 +178,7 @@ def _scale(family: Family, config: ConfigReader, n_embd: int) -> tuple[float, fl
 
 def _relative(family: Family, config: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
-    if kind == "mpnet":  # MPNet's buckets are those of T5, regardless of the config
+    if kind == "mpnet":  # MPNet uses T5's buckets, regardless of the config
         return RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
     if kind == "t5":
         buckets = config.optional_size("relative_attention_num_buckets") or 32
@@ -216,7 +216,7 @@ def _per_layer(family: Family, config: ConfigReader, n_embd: int, padding_idx: i
 
 
 def _value_embeddings(config: ConfigReader, vocab_size: int) -> ValueEmbeddingSpec:
-    """NeoMME: the first and the last block with full attention read the table."""
+    """Return NeoMME's table, which the first and the last block with full attention read."""
     count, (_, types) = min(config.size("num_hidden_layers"), MAX_LAYERS), config.get("layer_types")
     full = [layer for layer in range(count) if (layer + 1) % 6 == 0 or layer == count - 1]
     if isinstance(types, (list, tuple)):
@@ -231,7 +231,7 @@ def _value_embeddings(config: ConfigReader, vocab_size: int) -> ValueEmbeddingSp
 
 
 def _check_table_size(rows: int, width: int) -> None:
-    """Reject a table whose rows x width would overflow in torch, even if each is valid on its own."""
+    """Reject a table whose rows x width would overflow in torch, even if each factor is valid by itself."""
     if rows * width > MAX_TABLE:
         raise ConfigError(f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,}")
 

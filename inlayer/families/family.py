@@ -1,7 +1,7 @@
 """Family: the traits that distinguish model types' input layers and heads.
 
 config.json -> [Family] -> LayerSpec
-- its values, by model type, are in families/model_types.py
+- the values for each model type are in families/model_types.py
 Tested through every family in tests/families/.
 """
 
@@ -29,7 +29,7 @@ class Family:
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id
-    sinusoidal_if_missing: bool = False  # a file without them means sines and cosines (Marian)
+    sinusoidal_if_missing: bool = False  # if the file has no learned positions, they are sinusoidal (Marian)
     position_ids_by: Literal["index", "ids", "mask"] = "index"
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
@@ -38,13 +38,13 @@ class Family:
     keep_float32: bool = False  # cos and sin stay float32 in a bfloat16 model
     reverse_rotation: bool = False  # attention rotates in the opposite direction
     rotate_in_float32: bool = False  # attention rounds once, after the rotation
-    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
+    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # fields with the base and the rotated fraction
     rope_type_aliases: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
-    has_mscales: bool = False  # LongRoPE: factors for cos and sin are given, and short_factor is used for every text
+    has_mscales: bool = False  # LongRoPE: the config gives the cos/sin factors, and short_factor is always used
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
     head_dim_addends: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
-    rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
-    has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
+    rotary_dim_field: str | None = None  # the field with the number of rotated channels, if the config has no fraction
+    has_global_head_dim: bool = False  # full-attention layers have wider heads: global_head_dim
     theta_fields: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
     scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
     sections: Literal["chunked", "interleaved"] | None = None  # M-RoPE: positions with three axes
@@ -57,7 +57,7 @@ class Family:
     # used if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
     full_attention_interval: int | None = None
     default_layer_type: str = SLIDING
-    last_layer_is_full: bool = False  # the last layer has full attention, whatever the config lists
+    last_layer_is_full: bool = False  # the last layer has full attention, regardless of what the config lists
     # around the sum
     # the scaled vectors: looked-up rows, or also inputs_embeds; "encoder_rows": also inputs_embeds without an encoder
     scale_at: Literal["rows", "inputs", "encoder_rows"] | None = None
@@ -70,10 +70,10 @@ class Family:
     mask_padding: bool | Literal["ids"] = False  # hidden states of padding are zero; "ids": also without a mask
     streams_field: str | None = None  # the field with the number of streams that each hidden state is repeated into
     token_types: bool = False
-    projection_at: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
+    projection_at: Literal["rows", "sum"] | None = None  # "rows": before positions (OPT); "sum": after the norm (ALBERT)
     projects_equal_widths: bool = False  # rows are projected even if they are as wide as hidden states
     dropout_field: str | None = None  # the field with the dropout rate
-    ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
+    ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of n-gram memories
     # vectors for every block: from a second table, with factors that are rounded or not, or only from the rows
     per_layer: Literal["rounded", "exact", "projected"] | None = None
     value_embeddings: bool = False  # a second table for the values of the first and last block with full attention

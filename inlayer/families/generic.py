@@ -1,11 +1,11 @@
-"""Generic: an unknown model type whose config and tensors are those of an ordinary rotary decoder.
+"""Generic: an unknown model type whose config and tensors look like those of an ordinary rotary decoder.
 
 config.json + tensor names -> [LayerSpec, labeled as generic]
 - the tensors outside the blocks must be one table, one final norm, and perhaps a head; blocks must have attention
-- a config field that hints at anything else in the input layer (a scale, a norm, another table) rejects the model, and
-  so does a table of another size (checkpoint/model.py)
-- what the config and the tensors do not show is assumed: rows are neither scaled nor normalized, and rotary pairs are
-  (i, i + K/2). The label is shown wherever the model is displayed
+- the model is rejected if a config field hints at anything else in the input layer (a scale, a norm, another table) or
+  the table has a different size (checkpoint/model.py)
+- some settings have to be assumed: rows are neither scaled nor normalized, and rotary pairs are (i, i + K/2). The label
+  is shown wherever the model is displayed
 Tested with every supported family under an unknown name in tests/families/test_generic.py.
 """
 
@@ -38,14 +38,14 @@ NEUTRAL_VALUES: tuple[Any, ...] = (None, False, 0, 0.0, 1, 1.0, [], {}, "rope", 
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 FINAL_NORM = re.compile(r"(^|\.)(final_|last_)?(layer_?)?(norm|ln)(_f|_final)?\.(weight|bias)$")
 ATTENTION = re.compile(r"\.\d+\..*(q_proj|k_proj|qkv_proj|query_key_value|qkv)\.weight$")
-RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to these layers, attention often has no positions
+RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # in models with these layers, attention often has no positions
 LATENT = re.compile(r"kv_a_proj|kv_lora")  # latent attention may pair channels either way
 
 
 def check_generic(raw: Mapping[str, Any], names: Collection[str], *, is_text_part: bool = False) -> None:
     """Raise ConfigError, with the reason, unless the config and the tensors look like an ordinary rotary decoder.
 
-    `is_text_part`: whether the config is the text part of another config.
+    `is_text_part` says whether the config is the text part of another config.
     """
     if is_text_part and any(raw.get(name) is not None for name in ("vision_config", "audio_config")):
         raise ConfigError("its positions may have several axes: it is part of a multimodal model")

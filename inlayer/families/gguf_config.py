@@ -1,10 +1,11 @@
-"""The metadata of a GGUF file as a config.json: the fields that `describe` reads.
+"""Converts the metadata of a GGUF file to the config.json fields that `describe` reads.
 
 GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
 - sizes come from tensors where possible, everything else from `{architecture}.*`
 - a missing value is set to None, so a family's default is not used in its place
-- float32 values become the shortest decimal with the same float32 value: the number in the original config.json
-- Llama-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
+- float32 values become the shortest decimal with the same float32 value, the number in the original config.json
+- Llama-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight), so they become LongRoPE with
+  one list
 Tested against real configs and transformers in tests/families/test_gguf_config.py.
 """
 
@@ -26,7 +27,7 @@ from inlayer.families.spec import FULL, SLIDING
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral, and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
 # `_find_family` distinguishes families that share an architecture.
-SAME_NAME = (  # except for "-" instead of "_"
+SAME_NAME = (  # apart from "-" in place of "_"
     "afmoe", "apertus", "arcee", "bert", "bitnet", "bloom", "cohere2", "dbrx", "dots1", "ernie4_5", "ernie4_5-moe",
     "eurobert", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "glm4", "gpt-oss", "gpt2", "granite",
     "hy_v3", "jais2", "jamba", "kimi-linear", "laguna", "lfm2", "llama", "mamba", "mamba2", "mellum", "minicpm3",
@@ -63,14 +64,14 @@ NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by
 def config_from_gguf(
     metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any] | None:
-    """The config for a file with this metadata; None if there is no architecture or no table."""
+    """Return the config for a file with this metadata; None if there is no architecture or no table."""
     architecture = metadata.get("general.architecture")
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
         return None
     rows, width = table
     config: dict[str, Any] = {"vocab_size": rows, "hidden_size": width, "tie_word_embeddings": HEAD not in shapes}
-    if architecture not in ARCHITECTURES:  # use only fields that every file has, and no defaults of a family
+    if architecture not in ARCHITECTURES:  # use only fields that every file has, without a family's defaults
         return {"model_type": f"{architecture} (GGUF)" if architecture in FAMILIES else architecture, **config}
     arch = _Architecture(metadata, architecture, shapes, factors)
     traits, padding = arch.traits, metadata.get("tokenizer.ggml.padding_token_id")
@@ -78,7 +79,7 @@ def config_from_gguf(
         "model_type": arch.family,
         "num_attention_heads": arch.get("attention.head_count"),
         "num_hidden_layers": arch.get("block_count"),
-        # An id outside the table means that there is none, as in llama.cpp.
+        # As in llama.cpp, an id outside the table means that there is no padding row.
         "pad_token_id": padding if type(padding) is int and padding < rows else None,
         "final_logit_softcapping": arch.get("final_logit_softcapping"),
         "layer_norm_eps": arch.get("attention.layer_norm_epsilon") or arch.get("attention.layer_norm_rms_epsilon"),
@@ -94,7 +95,7 @@ def config_from_gguf(
     }
     if flag := traits.scale_flag:  # AFMoE's scale is always on in llama.cpp
         config[flag] = True
-    if flag := traits.positions_flag:  # Granite's hybrids have no positions, Bamba has them
+    if flag := traits.positions_flag:  # Granite's hybrids have no positions, but Bamba does
         config[flag] = "rope" if arch.get("rope.scaling.finetuned") else None
     if field := traits.streams_field:
         config[field] = arch.need("hyper_connection.count")
@@ -129,7 +130,7 @@ class _Architecture:
         return value
 
     def _find_family(self, *, has_token_types: bool) -> str:
-        """Return the family; two families may share an architecture, and other metadata distinguishes them."""
+        """Return the family. If several families share an architecture, other metadata distinguishes them."""
         if self.name == "bert" and not has_token_types:
             return "distilbert"
         if self.name == "olmo2" and self.get("attention.sliding_window"):
@@ -185,7 +186,7 @@ def _sliding(arch: _Architecture) -> dict[str, Any]:
 
 
 def _gemma4_rotary(arch: _Architecture) -> dict[str, Any]:
-    """Return Gemma-4's settings: layers with full attention have wider heads and rotate the pairs with divisor 1."""
+    """Return Gemma-4's settings: full-attention layers have wider heads and rotate only the pairs with divisor 1."""
     head, divisors = arch.need("attention.key_length"), list(arch.factors.get(SCALED, ()))
     if any(1 != divisor < NOT_ROTATED for divisor in divisors) or len(divisors) not in (0, head // 2):
         found = short_repr(divisors)
@@ -253,6 +254,6 @@ def _yarn(arch: _Architecture) -> dict[str, Any]:
         return settings
     if type(multiplier) not in (int, float) or not abs(multiplier) < MAX_SETTING:
         raise ConfigError(f"its {arch.name}.{name} is {short_repr(multiplier)}; it must be a number")
-    # DeepSeek stores 0.1 x mscale_all_dim; mscale is not stored, because it is the same number in all of these models
+    # DeepSeek stores 0.1 x mscale_all_dim. It does not store mscale, because both are equal in all of these models
     mscale = multiplier if arch.family == "ministral3" else _shortest(float(np.float32(multiplier * 10)))
     return settings | {"mscale": mscale, "mscale_all_dim": mscale}

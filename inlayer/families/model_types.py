@@ -2,8 +2,8 @@
 
 config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
-(Gemma-3's nested text_config has neither vocabulary size nor number of heads). Tested in tests/families/, also that
-every default is read: a misspelled trait would be a default.
+(Gemma-3's nested text_config has neither vocabulary size nor number of heads). Tested in tests/families/. Tests also
+check that every default is read, because a misspelled trait would silently become a config default.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def _rope(theta: float, partial: float | None = None) -> dict[str, Any]:
 
 
 def _like(base: Family, *sizes: int, **settings: Any) -> Family:
-    """A family like `base` with other `sizes`. Settings that are not traits of a `Family` are defaults of configs."""
+    """Return a family like `base` with other `sizes`. Settings that are not `Family` traits are config defaults."""
     traits = {name: settings.pop(name) for name in TRAITS & settings.keys()}
     return replace(base, defaults=base.defaults | dict(zip(SIZES, sizes, strict=False)) | settings, **traits)
 
 
 # fmt: off
-ALTERNATING = (2**16, 2**16)  # sections of two position axes that alternate over a whole head: larger than any head
+ALTERNATING = (2**16, 2**16)  # alternating sections of two position axes over a whole head; larger than any head
 TIED = {"tie_word_embeddings": True}
 PER_LAYER = {"vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "rms_norm_eps": 1e-6}
 ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
@@ -100,7 +100,7 @@ _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_to
 _bart = _like(_plain, 50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, positions="learned", position_offset=2,
     norm="layernorm", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding", **TIED)
 
-GENERIC = _partial  # what is assumed about an unknown type (families/generic.py)
+GENERIC = _partial  # assumptions about an unknown type (families/generic.py)
 
 FAMILIES: dict[str, Family] = {
     "afmoe": _like(_plain, 200192, 2048, 16, 16384, head_dim=128, scale_at="inputs", scale_flag="mup_enabled",

@@ -5,7 +5,7 @@ config.json -> [NgramSpec] -> Embeddings.ngram_ids
 - DeepSeek-V4.1 (Engram): multipliers from numpy's generator, seeded by the layer, on compressed token ids
 - LongCat-Flash: powers of the vocabulary size, look-back up to end-of-text; BLT: powers of large primes
 - every count is checked before anything is derived from it
-Tested with hostile configs in tests/checkpoint/test_ngram_tables.py; the hashes in tests/tables/test_ngram_hash.py.
+Tested with malicious configs in tests/checkpoint/test_ngram_tables.py; hashes in tests/tables/test_ngram_hash.py.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from inlayer.errors import ConfigError
 from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, invalid_error, short_repr
 from inlayer.tables.ngram_hash import NgramSpec, primes_from
 
-MAX_HEADS = 1024  # limit for all memories of a model; DeepSeek-V4.1 has 48
+MAX_HEADS = 1024  # total for all memories of a model; DeepSeek-V4.1 has 48
 MAX_ORDER = 64  # ids per n-gram; BLT has up to 8
 MAX_ROWS = 2**40
 MASK64 = 2**64 - 1
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15  # the increment of splitmix64
 LAYER_PRIME = 10007  # its product with the layer is the seed of the layer's multipliers
-# The bases of BLT's polynomial hashes, in order; a model with more functions starts again.
+# The bases of BLT's polynomial hashes, in order; a model with more functions reuses them.
 BLT_BASES = (
     1000000007, 5915587277, 1500450271, 3267000013, 5754853343, 4093082899, 9576890767, 3628273133, 2860486313,
     5463458053, 3367900313,
@@ -33,7 +33,7 @@ BLT_BASES = (
 
 
 def read_ngrams(kind: str | None, config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
-    """Return the n-gram memories of a family that has this kind; none if the config does not switch them on."""
+    """Return a family's n-gram memories, which are of this kind; () if the config does not switch them on."""
     readers = {"qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt}
     return () if kind is None else tuple(readers[kind](config, vocab_size, n_embd))
 
@@ -108,7 +108,7 @@ def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[Ngr
     if not 1 <= rows <= MAX_FIELD_SIZE:
         raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} results in tables of {rows:g} rows")
     moduli = tuple(int(rows) + 2 * head + 1 for head in range(len(orders)))
-    if vocab_size * moduli[-1] * largest >= 2**63:  # below, it does not matter that sglang reduces every product
+    if vocab_size * moduli[-1] * largest >= 2**63:  # otherwise, it makes no difference that sglang reduces every product
         raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} modulo {moduli[-1]:,} does not fit in 64 bits")
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     yield NgramSpec(
@@ -143,7 +143,7 @@ def _signed(value: int) -> int:
 def _orders(
     config: ConfigReader, largest_names: Sequence[str], count_names: Sequence[str], layers: int = 1
 ) -> tuple[int, ...]:
-    """Return the order of every hash head of a layer, in ascending order: there are as many heads for each."""
+    """Return the order of every hash head in a layer, ascending; each order has the same number of heads."""
     largest, per_order = config.size(*largest_names), config.size(*count_names)
     if not 2 <= largest <= MAX_ORDER or (largest - 1) * per_order * layers > MAX_HEADS:
         raise ConfigError(
@@ -154,7 +154,7 @@ def _orders(
 
 
 def _primes(config: ConfigReader, name: str, heads: int, layers: int) -> list[tuple[int, ...]]:
-    """Return the sizes of each layer's hash heads: the primes from a size upward."""
+    """Return the sizes of each layer's hash heads: consecutive primes, starting at a given size."""
     start, count = config.size(name), heads * layers
     if start * count > MAX_ROWS:
         raise invalid_error(name, start, f"hash tables with at most {MAX_ROWS:,} rows for {count:,} hash heads")
@@ -163,7 +163,7 @@ def _primes(config: ConfigReader, name: str, heads: int, layers: int) -> list[tu
 
 
 def _bound(vocab_size: int) -> int:
-    """Return the bound of half a multiplier: its product with an id fits in 63 bits."""
+    """Return the bound for half of a multiplier, so the product of a multiplier and an id fits in 63 bits."""
     return max(1, (2**63 - 1) // vocab_size // 2)
 
 
@@ -184,7 +184,7 @@ def _integers(config: ConfigReader, name: str) -> list[int]:
 
 
 def _first_index(config: ConfigReader, vocab_size: int) -> int:
-    """Return the end-of-text id: the first, if there are several."""
+    """Return the end-of-text id, or the first one if there are several."""
     value: Any = config.get("eos_token_id")[1]
     first = value[0] if isinstance(value, list) and value else value
     return _check_inside(first, vocab_size, "eos_token_id")

@@ -26,7 +26,7 @@ Method = TypeVar("Method", bound=RopeScaling)
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
-NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # types of layers in hybrid models
+NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # layer types in hybrid models
 FULL_ATTENTION_INTERVAL = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
 
@@ -55,7 +55,7 @@ def read_rotary(family: Family, config: ConfigReader, n_embd: int) -> RotarySpec
 
 
 def _layers(family: Family, config: ConfigReader) -> tuple[str | None, ...] | None:
-    """Return each layer's type, or None if it has no rotary positions; None instead if all layers are alike.
+    """Return each layer's type, or None if it has no rotary positions; None instead of a tuple if all layers are alike.
 
     The result is empty if layers differ and the config does not list them.
     """
@@ -110,7 +110,7 @@ def _depth(config: ConfigReader) -> int:
 
 
 def _layer_thetas(family: Family, config: ConfigReader) -> dict[float, str]:
-    """Return the bases of layers that have one of their own, and a name for the layers of each."""
+    """Return the bases of layers that set one, each with a name for the layers that share it."""
     if family.layer_thetas_field is None or family.has_one_theta or config.get(family.layer_thetas_field)[1] is None:
         return {}
     return {theta: f"theta {theta:,g}" for theta in config.numbers(family.layer_thetas_field) if theta}
@@ -124,7 +124,7 @@ def _rope_parameters(family: Family, config: ConfigReader, head_dim: int) -> Rop
         parameters, by_type = config.mapping("rope_parameters"), {}
         for layer_type, name in family.theta_fields.items():
             theta, own = config.number(name, default=10_000.0), ConfigReader(parameters, {}).mapping(layer_type)
-            if layer_type == "compress" and not own:  # published files of DeepSeek-V4: cos and sin are not multiplied
+            if layer_type == "compress" and not own:  # DeepSeek-V4's published files: no cos/sin factor
                 settings = {"attention_factor": 1.0} | (scaling or parameters) | {"rope_theta": theta}
             else:  # the old spelling overrides the new one, except for its key "type"
                 settings = {"rope_theta": theta} | (own or {"rope_type": "default"})
@@ -145,7 +145,7 @@ def _rope_parameters(family: Family, config: ConfigReader, head_dim: int) -> Rop
 def _read_parameters(
     family: Family, config: ConfigReader, head_dim: int, settings: Mapping[str, Any], layer_type: str | None = None
 ) -> RopeParameters:
-    if layer_type is not None:  # transformers reads it only where all layers share their settings
+    if layer_type is not None:  # transformers reads it only if all layers share their settings
         settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
     _, kind = rope.get("rope_type", "type")
@@ -177,7 +177,7 @@ def _read_parameters(
 
 
 def _head_dim_of(layer_type: str | None, family: Family, config: ConfigReader) -> int | None:
-    """Return the head width of a layer type, if it differs. New files list it per layer, old files have one field."""
+    """Return a layer type's head width, or None if it is not special. New files list it per layer, old ones once."""
     if "per_layer_config" not in config:
         return config.optional_size("global_head_dim") if layer_type == FULL else None
     types = _layer_types(family, config)
@@ -209,7 +209,7 @@ def _scaling(kind: object, inner: ConfigReader, config: ConfigReader) -> RopeSca
         return _read_settings(rope_scaling.NTKAlphaScaling, inner)
     if kind == "dynamic":
         return _read_settings(rope_scaling.DynamicNTKScaling, inner, original_max_position_embeddings=max_length)
-    # Phi-3 has the original length outside the rope settings, where it takes precedence.
+    # Phi-3 has the original length outside the rope settings, and that value takes precedence.
     original = config.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
     known: dict[str, Any] = {"original_max_position_embeddings": original}
@@ -228,7 +228,7 @@ def _scaling(kind: object, inner: ConfigReader, config: ConfigReader) -> RopeSca
 
 
 def _read_settings(method: type[Method], inner: ConfigReader, **known: Any) -> Method:
-    """Return a method with the known settings; the others are numbers, under the names of its fields."""
+    """Return a method with the known settings; the others are read as numbers, under the names of its fields."""
     for field in dataclasses.fields(method):
         if field.name not in known:
             value = inner.optional_number(field.name)

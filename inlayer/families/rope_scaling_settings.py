@@ -1,4 +1,4 @@
-"""RoPE scaling: the methods that extend a rotary model beyond its training context length. No torch.
+"""RoPE scaling: methods that extend a rotary model beyond its training context length. No torch.
 
 config.json -> [RoPE scaling] -> LayerSpec -> positions.RotaryPositions
 - settings are checked when they are created; the computations are in positions/rope_scaling.py, which needs torch
@@ -19,10 +19,10 @@ MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quoti
 
 @dataclass(frozen=True, kw_only=True)
 class RopeScaling:
-    """A method for contexts longer than in training. Settings must be in a range; optional ones are not checked."""
+    """A method for contexts longer than in training. Each setting has a valid range, except optional ones, which are not checked."""
 
     kind: ClassVar[str]
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # other than MIN_SETTING..MAX_SETTING
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # ranges that differ from MIN_SETTING..MAX_SETTING
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -153,8 +153,8 @@ class LongRopeScaling(RopeScaling):
     """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it.
 
     Args:
-        short_factor: The divisors of texts up to the original length.
-        long_factor: The divisors of longer texts.
+        short_factor: The divisors for texts up to the original length.
+        long_factor: The divisors for longer texts.
         original_max_position_embeddings: Context length in training; at least 2.
         factor: Context extension factor; it also sets the factor for cos and sin.
         attention_factor: The factor for cos and sin, instead of the computed one.
@@ -189,7 +189,7 @@ class LongRopeScaling(RopeScaling):
 
 @dataclass(frozen=True, kw_only=True)
 class ProportionalScaling(RopeScaling):
-    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head; the others do not."""
+    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head; the others do not rotate."""
 
     kind = "proportional"
     ranges: ClassVar = {"fraction": (MIN_SETTING, 1)}

@@ -41,7 +41,7 @@ class RopeParameters:
         scaling: A rule for contexts longer than in training, such as `YarnScaling`.
         sections: M-RoPE: the number of channel pairs that follow each axis of the positions.
         sections_interleaved: Whether the pairs of the axes alternate (Qwen3.5) or are in chunks (Qwen2-VL).
-        head_dim: Width of a head where a layer type has wider heads than the others (Gemma-4).
+        head_dim: Width of a head, if a layer type has wider heads than the others (Gemma-4).
 
     Raises:
         InlayerError: If theta is not positive and finite, or the fraction is not in (0, 1].
@@ -77,7 +77,7 @@ class PositionIdRule:
 
     Args:
         by: How positions are counted: "index" counts every token (GPT-2, BERT, every rotary model), "ids" skips the id
-            `padding_idx` (RoBERTa, MPNet), "mask" skips positions where the attention mask is 0 (OPT).
+            `padding_idx` (RoBERTa, MPNet), and "mask" skips positions where the attention mask is 0 (OPT).
         start: Position of the first real token; padding that is skipped gets `start - 1`.
         padding_idx: The id to skip with "ids".
 
@@ -117,8 +117,8 @@ class RotarySpec:
 class AlibiSpec:
     """ALiBi: attention adds (head slope x key position) to each score.
 
-    `bias_max` is set for MPT, whose slopes have a different order, and whose positions count from the last token.
-    `bfloat16_slopes` is set for Falcon, whose slopes are rounded to bfloat16.
+    `bias_max` is set for MPT, which orders its slopes differently and counts positions from the last token.
+    `bfloat16_slopes` is set for Falcon, which rounds its slopes to bfloat16.
     """
 
     heads: int
@@ -134,7 +134,7 @@ class AlibiSpec:
 class RelativeBucketSpec:
     """Relative positions: the distance between two tokens selects a row of a learned table; far distances share rows.
 
-    A row of "t5" has one bias per head. A row of "deberta" is a vector that attention multiplies by queries and keys.
+    A "t5" row has one bias per head. A "deberta" row is a vector that attention multiplies by queries and keys.
     """
 
     kind: Literal["t5", "deberta"]
@@ -143,7 +143,7 @@ class RelativeBucketSpec:
 
     @property
     def rows(self) -> int:
-        """Rows of the table; DeBERTa also has as many rows for negative distances."""
+        """Rows of the table; DeBERTa has an equal number for negative distances."""
         buckets = self.buckets or self.max_distance
         return buckets if self.kind == "t5" else 2 * buckets
 

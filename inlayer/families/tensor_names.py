@@ -1,9 +1,9 @@
-"""The names of an input layer's tensors in the files of every family, and how to choose among several.
+"""Names of an input layer's tensors in every family's files, and rules for choosing among several.
 
 tensor names -> [parts of the layer] -> Embeddings, Head
 - a table is first searched for under its usual names, in order of preference, then by the end of its name
 - tensors inside a block do not belong to the input layer: DeepSeek-V3 has a second table for multi-token prediction at
-  `model.layers.61.embed_tokens.weight`. Neither do the tensors of a vision or audio tower
+  `model.layers.61.embed_tokens.weight`. The same is true of tensors in a vision or audio tower
 Tested on checkpoints that transformers wrote in tests/checkpoint/test_parity.py and in
 tests/families/test_tensor_names.py.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
-# Prefixes of the text model in a larger model; the empty prefix is a checkpoint saved without a head.
+# Prefixes of the text model in a larger model; a checkpoint saved without a head has no prefix.
 TEXT_MODELS = (
     "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.encoder.",
     "encoder.", "model.decoder.", "decoder.", "gpt_neox.", "bert.", "roberta.", "distilbert.", "electra.", "albert.",
@@ -65,7 +65,7 @@ TENSOR_ENDS: dict[str, tuple[str, ...]] = {
     "per_layer_embedding.projection.weight": ("per_layer_model_projection.weight", "per_layer_model_proj.weight"),
     "per_layer_embedding.norm.weight": ("per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
     "value_embedding.weight": ("value_embeddings.weight",),
-    "head.bias": (  # if BERT has two, the decoder uses the first
+    "head.bias": (  # if BERT has both, its decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
         "lm_head.out_proj.bias", "lm_loss.bias", "pred_layer.proj.bias", "final_logits_bias", "decoder.bias",
@@ -86,11 +86,11 @@ SMEAR_GATES = ("smear_gate.weight", "model.smear_gate.weight")
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
-# The tensors of an adapter, as PEFT, GGUF, and kohya name them; none of them is a table or a head.
+# Adapter tensors, as named by PEFT, GGUF, and kohya; none of them is a table or a head.
 ADAPTER = re.compile(r"(?i)(^|\.)(lora_((embedding_)?[ab]|up|down)(?![a-z])|(?P<prompt>prompt_embeddings)(\.|$))")
 # The module of a head under a different name: `foo.unembed`, `foo.to_logits`, or ModernBERT's `decoder`.
 _OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax|cls|decoder)(_|$)|head$")
-# Classes of models with a head, as `architectures` in a config names them.
+# Names of model classes with a head, as listed in a config's `architectures`.
 WITH_HEAD = re.compile(
     r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$|MTModel$|GenerationDecoder$"
 )
@@ -126,13 +126,13 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
 
 
 def config_has_head(config: Mapping[str, Any] | None) -> bool | None:
-    """Return whether the class of a model has a head; None if its config names no class."""
+    """Return whether the config's model class has a head; None if the config names no class."""
     classes = (config or {}).get("architectures")
     return any(WITH_HEAD.search(str(name)) for name in classes) if isinstance(classes, list) and classes else None
 
 
 def table_role(name: str) -> TableRole | None:
-    """Return a table's role, judged by its name; None if it is not a table. In a block, tables are copies (mtp)."""
+    """Return a table's role, judged by its name; None if it is not a table. Tables inside a block are copies (mtp)."""
     if TOWERS.search(name):
         return None
     tables = _SPECIAL_TABLES | (_COPIES if OTHER_MODULES.search(name) else _PLAIN_TABLES)
@@ -170,10 +170,10 @@ def table_candidates(
 ) -> list[str]:
     """List tensors that could be the table, the most likely first: by name, then by the size that the config requires.
 
-    `shapes` has the tensors of headers or an index; `rows` and `width` are None if there is no config. A head has
-    the size of a table, but is only a candidate if they are `tied`.
+    `shapes` has the tensors in headers or an index; `rows` and `width` are None if there is no config. A head has
+    the size of a table, but is only a candidate if it is `tied` to the table.
     """
-    tables = (None, "token", "head")  # not one of positions, n-grams, or values, whose names end like a table's
+    tables = (None, "token", "head")  # excludes positions, n-grams, and values, whose names end like a table's
     flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not OTHER_MODULES.search(name)}
     flat = {name: shape for name, shape in flat.items() if table_role(name) in tables and not ADAPTER.search(name)}
     heads = [name for name in flat if name.endswith(HEAD_ENDS)]

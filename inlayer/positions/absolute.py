@@ -28,7 +28,7 @@ SinusoidalLayout = Literal["interleaved", "half", "half_fp32"]
 
 
 class LearnedPositions(nn.Embedding):
-    """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so tools treat it as one.
+    """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so tools treat the table as one.
 
     Args:
         block_size: Number of positions.
@@ -138,7 +138,7 @@ class SinusoidalPositions(nn.Module):
 
     Args:
         n_embd: Width of the encodings.
-        block_size: Positions that are precomputed; none by default. It is not a limit.
+        block_size: Number of precomputed positions; none by default. Later positions are allowed.
         theta: The base: pair i is sin and cos of position / theta^(2i / D).
         layout: "interleaved" (sine and cosine side by side), "half" (all sines first), or "half_fp32" (CTRL).
         device: Device of the precomputed encodings, which stay float32 even if the model is cast.

@@ -1,4 +1,4 @@
-"""The position module of a layer, from the arguments of `Embeddings` or from a spec.
+"""A layer's position module, from the arguments of `Embeddings` or from a spec.
 
 LayerSpec, or arguments -> [positions] -> Embeddings
 Tested in tests/test_embeddings.py, against transformers in tests/families/.
@@ -17,7 +17,7 @@ from inlayer.positions.rotary import RotaryPositions
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
 SCHEMES: tuple[PositionScheme, ...] = get_args(PositionScheme)
-MAX_PRECOMPUTED = 2**22  # values of sinusoidal positions, whatever a config says; CTRL has 0.3 million
+MAX_PRECOMPUTED = 2**22  # limit on values of sinusoidal positions, even if a config has more; CTRL has 0.3 million
 
 
 def build_positions(
@@ -63,12 +63,12 @@ def build_positions(
 
 
 def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> PositionScheme | Positions:
-    """Return the positions of a spec as `build_positions` takes them: a scheme, or a module for rotary and CTRL."""
+    """Return a spec's positions as `build_positions` expects them: a scheme, or a module for rotary and CTRL."""
     if spec.rotary:
         return RotaryPositions(**vars(spec.rotary)).to(device)
     if spec.positions != "sinusoidal":
         return spec.positions
-    precomputed = min(spec.block_size or 0, MAX_PRECOMPUTED // spec.n_embd)  # others are computed when used
+    precomputed = min(spec.block_size or 0, MAX_PRECOMPUTED // spec.n_embd)  # later positions are computed when used
     positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half_fp32")  # CTRL
     # The encodings are computed, so they have values even if the layer is on the meta device.
     return positions if torch.device(device or "cpu").type == "meta" else positions.to(device)

@@ -1,8 +1,8 @@
-"""Position ids: the position of each token, numbered by a rule if the caller does not pass them.
+"""Position ids: the position of each token, passed by the caller or computed by a rule.
 
 text -> ids -> [position ids] -> rows + positions -> hidden states -> head
 - position ids from the caller are used unchanged, which is sufficient for left padding and packed sequences. By
-  default, they follow the family's rule (families/spec.py, PositionIdRule)
+  default, the family's rule computes them (families/spec.py, PositionIdRule)
 Tested in tests/positions/test_position_ids.py and tests/test_embeddings.py, against transformers in tests/families/.
 """
 
@@ -59,7 +59,7 @@ def make_position_ids(
         real = ids.ne(rule.padding_idx)
     elif rule.by == "mask" and mask is not None:
         real = mask.ne(0)
-    if real is None:  # also for inputs_embeds, where padding cannot be recognized
+    if real is None:  # also with inputs_embeds, where padding cannot be recognized
         if mask is not None and _is_left_padded(mask):
             warnings.warn(LEFT_PADDED, stacklevel=6)
         return torch.arange(rule.start, rule.start + shape[1], device=device)[None]

@@ -1,10 +1,10 @@
 """Relative positions: a bias on attention scores that depends on the distance between two tokens.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- they add nothing to the rows: attention adds the bias to its scores
+- relative positions add nothing to the rows: attention adds the bias to its scores
 - ALiBi: a slope per head times the position of the key (BLOOM, Falcon, MPT)
 - buckets (T5, DeBERTa-v2): each near distance has its own learned row; far distances share rows in log-spaced buckets
-- `Embeddings.relative` has a model's settings; its learned rows stay in the file, and a walk shows them
+- `Embeddings.relative` has a model's settings; the learned rows stay in the file, and a walk shows them
 Tested against transformers, bit by bit, in tests/positions/test_relative.py.
 """
 
@@ -24,7 +24,7 @@ from inlayer.tensors import check_ids
 def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, " H"]:
     """Compute the slope of every head: a geometric sequence, with extra slopes if `heads` is not a power of two.
 
-    `bias_max` is MPT's `alibi_bias_max`, whose slopes are in a different order; None for BLOOM and Falcon.
+    `bias_max` is MPT's `alibi_bias_max` (MPT orders its slopes differently); None for BLOOM and Falcon.
 
     Example:
         >>> alibi_slopes(4)
@@ -58,7 +58,7 @@ def alibi_from_spec(
     """Return the slopes of a model, and the bias of each key, in the dtypes of the original model.
 
     `spec` is `Embeddings.relative`, and `dtype` is the dtype of the hidden states. MPT's bias is always float32, and
-    its positions are relative to the last token's.
+    its positions are relative to the last token.
 
     Example:
         >>> slopes, bias = alibi_from_spec(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)

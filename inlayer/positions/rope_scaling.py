@@ -3,7 +3,7 @@
 position ids -> [frequencies] -> cos and sin
 - operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
 - for "dynamic", transformers remembers the longest text so far; here, it depends only on the current text
-- see also: each kind's settings (families/rope_scaling_settings.py), which config has which kind (families/rope.py)
+- see also: each kind's settings (families/rope_scaling_settings.py), the kind in each config (families/rope.py)
 Tested against transformers in tests/positions/test_rope_scaling.py.
 """
 
@@ -30,7 +30,7 @@ def _powers(dim: int, theta: float | Tensor) -> Tensor:
 
 
 def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
-    """Return inverse frequencies of `dim // 2` channel pairs, and the factor for cos and sin, for `length` tokens."""
+    """Return the inverse frequencies of `dim // 2` channel pairs and the cos/sin factor, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
     if isinstance(scaling, settings.LinearScaling):

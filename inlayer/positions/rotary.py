@@ -2,10 +2,10 @@
 
 text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
-- pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
+- pairing (which channels form a pair): "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
 - layout of cos and sin: "half" (all angles, then all of them again), "interleaved" (each angle twice in a row),
-  "single" (each angle once; GPT-OSS), or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
-  same as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
+  "single" (each angle once; GPT-OSS), or "complex" (once, as the parts of a complex number; Llama-4). The layout
+  usually matches the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
 - angles are always float32; cos and sin are cast to the model's dtype at the end. Tables are not cached, so they
   cannot become stale
@@ -29,11 +29,11 @@ from inlayer.families.spec import Layout, Pairing, RopeParameters
 from inlayer.positions.rope_scaling import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
 
-MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
+MAX_HEAD_DIM = 2**20  # a larger value means a damaged config, and its frequencies would exhaust memory
 
 
 class RotaryPositions(nn.Module):
-    """Computes cos and sin for given positions, in float32 at every call: `.to(bfloat16)` cannot round the angles.
+    """Computes cos and sin for given positions, in float32 at every call, so `.to(bfloat16)` cannot round the angles.
 
     Args:
         head_dim: Channels per head.
@@ -169,7 +169,7 @@ class RotaryPositions(nn.Module):
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
     ) -> tuple[Float[Tensor, " pairs"], float]:
-        """Return radians per token for every pair, and the factor for cos and sin, for a text of `length` tokens.
+        """Return radians per token for every pair, and the cos/sin factor, for a text of `length` tokens.
 
         Args:
             length: Number of tokens in the text; some kinds of RoPE scaling depend on it.
@@ -264,7 +264,7 @@ class RotaryPositions(nn.Module):
             The rotated queries and keys, each in its own dtype.
 
         Raises:
-            DtypeError: If one of them is not a dense tensor.
+            DtypeError: If an argument is not a dense tensor.
             ShapeError: If the shapes do not match.
 
         Example:
@@ -322,7 +322,7 @@ def apply_rotary(
         The rotated queries and keys, each in its own dtype.
 
     Raises:
-        DtypeError: If one of them is not a dense tensor.
+        DtypeError: If an argument is not a dense tensor.
         ShapeError: If the shapes do not match.
         InputError: If pairing or layout is unknown.
 
@@ -338,7 +338,7 @@ def apply_rotary(
             f"q {tuple(q.shape)} and k {tuple(k.shape)} must have 4 axes, and head_axis {head_axis} must be 1 or 2"
         )
     _check_names(pairing, layout or pairing)
-    # Counted from the end, the head axis is the same for (B, T, R) and for (T, R).
+    # Counted from the end, the head axis has the same index for (B, T, R) and (T, R).
     cos, sin = (deduplicate_angles(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
     return _rotate(q, cos, sin, pairing, "q"), _rotate(k, cos, sin, pairing, "k")
 

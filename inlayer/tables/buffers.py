@@ -1,11 +1,11 @@
 """Reused output memory for large lookups.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- why: most of the time of a large lookup goes into page faults of a new output, not into the gather (docs/decisions.md)
+- why: a large lookup spends most of its time on page faults in new memory, not on the gather (docs/decisions.md)
 - a lease is a tensor over a *new numpy view object* of a buffer. The tensor's storage owns the view object, so that
   every alias (slice, `.numpy()`, a tensor saved for backward) keeps it alive; its finalizer returns the buffer
 - numpy allocates the buffers: it requests huge pages on Linux, so even the first use has fewer page faults
-Tested in tests/tables/test_buffers.py, with broken pools that the same checks detect.
+Tested in tests/tables/test_buffers.py; broken pools show that its checks can fail.
 """
 
 from __future__ import annotations

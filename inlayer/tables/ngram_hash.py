@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   hash heads; LongCat-Flash and BLT add the products
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding, and at the ids in `stop_ids`; `fill_id` replaces older ids
-- see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
+- see also: the spec of each config (families/ngram_configs.py), finding the tensors (checkpoint/find_tables.py)
 Tested against plain loops over Python integers, transformers, and sglang in tests/tables/test_ngram_hash.py.
 """
 
@@ -25,12 +25,12 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.shapes import Ids, Mask
 from inlayer.tables.stored_table import StoredTable
 
-PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5, and 7 decide whether a number is prime
+PRIME_LIMIT = 3_215_031_751  # the Miller-Rabin test with bases 2, 3, 5, and 7 is exact below this number
 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramSpec:
-    """Which rows of a table the n-grams ending at a token read.
+    """Determines which rows of a table a token reads, from the n-grams that end at it.
 
     A hash head reads the last `order` ids: each is multiplied by the multiplier of its distance, the products are
     mixed, and the remainder by its modulus is the row, counted from the first row of that hash head.
@@ -42,21 +42,21 @@ class NgramSpec:
         [[4, 9], [4, 5], [2, 11]]
     """
 
-    tensor_suffix: str  # how the name of its tensor ends, without ".weight" and without the number of a shard
-    layer: int | None  # the decoder layer that reads it; None: it is part of the hidden states
+    tensor_suffix: str  # end of the tensor's name, without ".weight" and any shard number
+    layer: int | None  # the decoder layer that reads it; None: the rows are part of the hidden states
     vocab_size: int
     width: int  # width of a row
-    rows: int  # rows of the table; if padded, more than the hash heads use
-    orders: tuple[int, ...]  # number of ids of each hash head
+    rows: int  # rows of the table, which may be padded to more than the hash heads use
+    orders: tuple[int, ...]  # how many ids each hash head reads
     multipliers: tuple[tuple[int, ...], ...]  # for each hash head: the factors for the id, the id before it, ...
     moduli: tuple[int, ...]  # number of rows of each hash head
     mix: Literal["xor", "sum"]
-    fill_id: int  # the id in place of those before the start
+    fill_id: int  # replaces the ids before the start
     stop_ids: tuple[int, ...] = ()  # ids that end a look-back
     # a stop id may be the newest id of an n-gram; if False, all ids of such an n-gram are `fill_id`
     stop_ids_are_hashed: bool = True
     padding_stops: bool = True  # padding is treated as outside of the text
-    compressed_vocab_size: int | None = None  # ids are first mapped to this many by their normalized text
+    compressed_vocab_size: int | None = None  # ids with the same normalized text are first merged into this many ids
     added: Literal["no", "sum", "projected_mean"] = "no"  # how rows become part of the hidden states
     tensor_per_head: bool = False
 
@@ -72,7 +72,7 @@ class NgramSpec:
 
     @property
     def look_back(self) -> int:
-        """How many earlier ids matter to a token."""
+        """How many earlier ids affect a token's rows."""
         return max(self.orders) - 1
 
 
@@ -122,7 +122,7 @@ def _with_history(spec: NgramSpec, ids: Ids, history: object, mask: object, limi
     tokens = np.concatenate([before, ids], axis=1)
     inside = np.ones(tokens.shape, np.bool_)
     if mask is not None:
-        inside = np.atleast_2d(as_int64(mask, "attention_mask") != 0)  # one text may have a mask of one axis
+        inside = np.atleast_2d(as_int64(mask, "attention_mask") != 0)  # the mask of a single text may have one axis
         if inside.shape != tokens.shape:
             raise ShapeError(f"attention_mask has shape {inside.shape}; expected {tokens.shape}, history included")
         inside |= not spec.padding_stops
@@ -178,7 +178,7 @@ def _is_prime(number: int) -> bool:
 
 
 class NgramMemory:
-    """A spec with the rows of a checkpoint, and where these are stored.
+    """A spec with the rows of a checkpoint, and where the rows are stored.
 
     Attributes:
         spec: How n-grams are hashed.

@@ -1,4 +1,4 @@
-"""From rows to ids: the inverse of a table, by a hash of each row's bytes. Numpy only.
+"""From rows to ids: the inverse of a lookup, by a hash of each row's bytes. Numpy only.
 
 text -> ids <- [rows]
 - only hashes are kept, 16 bytes per row; a row with the right hash is read and compared, so results are exact

@@ -2,7 +2,7 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - no parameters and no state; `in_memory()` makes a `Table` that can be trained and saved
-- `.to(dtype)` and `.to(device)` do not read anything: rows are converted when they are looked up, by torch
+- `.to(dtype)` and `.to(device)` do not read anything: torch converts rows when they are looked up
 - rows are read straight into reused output memory (tables/buffers.py)
 - a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`. Access `weight` before compiling
 Tested against the same table in memory in tests/tables/test_stored_table.py and tests/tables/test_mapped.py.
@@ -167,7 +167,7 @@ class MappedEmbedding(StoredEmbedding):
 
     @classmethod
     def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedEmbedding:
-        """Open a pickled table again: the header is read again, in case the file has changed."""
+        """Open a pickled table again: its header is read again, because the file may have changed."""
         return cls(path, name, padding_idx=padding_idx).to(*target)
 
 

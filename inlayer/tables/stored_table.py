@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   and what they mean (a dtype, or `decode_rows` for quantized rows)
 - rows are converted to a different dtype when they are read, so opening a table in any dtype does not read any rows
 - `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
-Tested against the same table in memory in tests/tables/test_stored_table.py, sources of rows in test_row_sources.py.
+Tested against the same table in memory in tests/tables/test_stored_table.py, and row sources in test_row_sources.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ClusteredRows(RowSource):
 
 
 class RepeatedRows(RowSource):
-    """Repeats each row of a source `times` times, for a total of `rows`: scales shared by a block of rows."""
+    """Repeats each row of a source `times` times, for a total of `rows` rows: scales shared by a block of rows."""
 
     def __init__(self, source: RowSource, times: int, rows: int) -> None:
         self.source, self.times, self.rows, self.row_bytes = source, times, rows, source.row_bytes
@@ -236,7 +236,7 @@ class StoredTable:
 
 
 def check_table(tensor: TensorInfo) -> TensorInfo:
-    """Check that a tensor can be a table: two axes, neither of them empty, and floating point."""
+    """Check that a tensor can be a table: floating point, with two axes, neither of them empty."""
     check_matrix(tensor)
     if tensor.dtype not in SAFETENSORS_DTYPES:
         raise wrong_dtype_error(tensor, "floating-point values")
@@ -255,7 +255,7 @@ def wrong_dtype_error(tensor: TensorInfo, expected: str) -> DtypeError:
 
 
 def check_tensor(source: str, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
-    """Raise an error that describes a tensor of the checkpoint `source` and ends in the rule that it breaks."""
+    """Raise an error that describes a tensor of the checkpoint `source` and ends with the rule that it breaks."""
     if not is_valid:
         which = f"{source}: tensor {quote(tensor.name)} of {format_path(tensor.file)}"
         raise CheckpointError(f"{which} is {tensor.dtype} {quote(tensor.shape)}; {rule}")

@@ -239,14 +239,14 @@ class Table(nn.Embedding):
         Args:
             new_vocab_size: Number of rows.
             pad_to_multiple_of: Round the number of rows up to a multiple.
-            init: New rows: the "mean" of the existing ones except the padding row, "zeros", or a rule of `Table`.
+            init: Values of new rows: the "mean" of the others except the padding row, "zeros", or a rule of `Table`.
             allow_shrink: Allow fewer rows, which drops the last ones.
 
         Returns:
             The new number of rows.
 
         Raises:
-            InputError: If rows would be dropped without `allow_shrink`, or the padding row would be.
+            InputError: If rows would be dropped without `allow_shrink`, or the padding row would be dropped.
 
         Example:
             >>> Table(100, 4).resize(101, pad_to_multiple_of=64)
