@@ -1,4 +1,4 @@
-"""Quantized tables in safetensors: which tensors hold a table's values, scales, and shape.
+"""Quantized tables in safetensors files: find the tensors with a table's values, scales, and shape.
 
 Store -> [table] -> Model
 - FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
@@ -8,7 +8,7 @@ Store -> [table] -> Model
   and `weight_scale_2` (ModelOpt)
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale`, and `weight_shape`; symmetric only
 - int8 (model2vec): `embeddings` without scales
-- shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
+- shapes and dtypes are checked before anything is read; opening reads only a scalar or a shape
 - see also: decoding (formats/dequantization.py), n-gram memories (find_tables.py)
 Tested in tests/checkpoint/test_find_quantized.py.
 """
@@ -33,7 +33,7 @@ from inlayer.tables.stored_table import PairedRows, RepeatedRows, check_tensor
 if TYPE_CHECKING:
     from inlayer.checkpoint.store import FolderStore
 
-MODEL2VEC = "embeddings"  # the name of its tensor; int8 values are used without a scale, as in model2vec
+MODEL2VEC = "embeddings"  # the name of model2vec's tensor; int8 values are used without a scale, as in model2vec
 FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has weight_block_size
 FP4_KINDS = {"MXFP4": (32, ("U8", "F8_E8M0")), "NVFP4": (16, ("F8_E4M3",))}  # channels per scale, dtypes of scales
 INT4_PER_WORD = 8
@@ -47,7 +47,7 @@ class QuantizedTable:
 
     info: TensorInfo
     values: TensorInfo
-    scales: TensorInfo | None  # None: one factor for all
+    scales: TensorInfo | None  # None: one factor for all values
     decoder: BlockDecoder
     row_block: int = 1  # rows that share a row of scales
 
@@ -101,6 +101,7 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
 
 
 def _find_packed(store: FolderStore, name: str) -> QuantizedTable | None:
+    """Return the table `name` if its values are packed (MXFP4, NVFP4, or int4), otherwise None."""
     find = store.find_stored
     values = next(filter(None, map(find, packed_names(name))), None)
     if values is None:
@@ -153,7 +154,7 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
 
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
-    """Return how many rows and channels share a scale: from the config, or else from the shape of the scales."""
+    """Return how many rows and channels share a scale, from the config or else from the shape of the scales."""
     sizes = _settings(store).get("weight_block_size")
     is_stated = isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes)
     rows, channels = sizes if sizes and is_stated else (FP8_BLOCK, None)
@@ -177,7 +178,7 @@ def _group_sizes(store: FolderStore) -> list[int]:
 
 
 def _channels_per_scale(width: int, groups: int, stated: Sequence[int]) -> int | None:
-    """Channels that share one of a row's scales; None if a row cannot have that many. The last group may be shorter."""
+    """Return how many channels share a scale; None if a row cannot have that many. The last group may be shorter."""
     if groups == 1:
         return width
     sizes = stated or [size for size in (width // max(groups, 1), FP8_BLOCK) if size > 1 and size & (size - 1) == 0]
@@ -187,7 +188,7 @@ def _channels_per_scale(width: int, groups: int, stated: Sequence[int]) -> int |
 def _fp4(
     store: FolderStore, name: str, values: TensorInfo, scales_name: str, kind: str, **factor: Any
 ) -> QuantizedTable:
-    """Build a table of FP4 values in blocks. gpt-oss gives the blocks an axis, the others do not."""
+    """Build a table of FP4 values in blocks. Only gpt-oss has an axis for the blocks."""
     block, scale_dtypes = FP4_KINDS[kind]
     rows, *sizes = values.shape or (0,)
     blocks, rest = divmod(math.prod(sizes) * 2, block)

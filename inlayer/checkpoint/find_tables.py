@@ -1,11 +1,11 @@
-"""The tables of a checkpoint: the token table, every other tensor that is indexed by tokens, and n-gram memories.
+"""A checkpoint's tables: the token table, every other tensor that is indexed by tokens, and n-gram memories.
 
 Store -> [tables, memories] -> Model
 - the token table has a usual name and the size that the config requires, or is the best candidate
-- the others are found by name (families/tensor_names.py) and checked by shape; only headers are read
+- other tables are found by name (families/tensor_names.py) and checked by shape; only headers are read
 - an n-gram memory is one tensor, numbered shards, or one tensor per hash head. Everything is checked against the config
   before a row is read; compressed ids are computed from the tokenizer when they are first needed
-Tested on checkpoints that transformers wrote in tests/checkpoint/test_tables.py, memories in test_ngram_tables.py.
+Tested in tests/checkpoint/test_tables.py, on checkpoints written by transformers, and in test_ngram_tables.py.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
 
 
 def value_tables(model: Model) -> dict[int, str]:
-    """Return the value table of each block that has its own, in a family whose files may have them."""
+    """Return the value table of each block that has its own, if the family's files may have such tables."""
     if not _may_have_value_tables(model):
         return {}
     names = sorted(name for name, role in table_names(model) if role == "value")
@@ -101,9 +101,9 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
 
 
 def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
-    """Return whether a tensor with a table's name has a table's shape; inside blocks, other tensors have such names.
+    """Return whether a tensor with a table's name has a table's shape. Other tensors in blocks may share the name.
 
-    A copy that has the name of the original may have a different number of rows, which `inspect` reports.
+    A copy with the original's name may have a different number of rows, which `inspect` reports.
     """
     try:
         tensor = model.store.find(name)
@@ -136,7 +136,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
         for name in store.names():
             try:
                 shapes[name] = store.find(name).shape
-            except InlayerError as error:  # noqa: PERF203  # only this file or tensor is bad; the table may be in another
+            except InlayerError as error:  # noqa: PERF203  # only this file or tensor is bad; try the others
                 first_error = first_error or error
         candidates = tensor_names.table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
         if spec is None:
@@ -152,7 +152,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
 def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | None:
     """Find the head's tensor: one with a common head name, or with a common output name and the table's shape.
 
-    A head that is not tied to the encoder's table, and not stored, is tied to the table of the decoder.
+    A head that is neither stored nor tied to the encoder's table is tied to the decoder's table.
     """
     usual = store.find_first(tensor_names.HEAD_TENSORS)
     if usual is None and not store.remote:
@@ -269,7 +269,7 @@ def _check_rows(source: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -
 
 
 def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
-    """Check hash constants stored by a qwen4_exp checkpoint: values other than the config's would select other rows."""
+    """Check the hash constants in a qwen4_exp checkpoint: if they differ from the config's, other rows are selected."""
     module, names = prefix + spec.tensor_suffix.rpartition(".")[0], set(store.names())
     hashing = {
         "layer_multipliers": spec.multipliers[-1], "ngram_heads_vocab_sizes": spec.moduli,
@@ -284,7 +284,7 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
-    """Open the rows of all tensors. Quantized rows of a layer become bfloat16, as inference engines compute them."""
+    """Open the rows of all tensors. A layer's quantized rows become bfloat16, as in inference engines."""
     name = tensors[0].name
     shared = name.partition(spec.tensor_suffix)[0] + spec.tensor_suffix + ".weight_scale"
     if isinstance(store, FolderStore) and shared != f"{name}_scale" and shared in store.names():  # qwen4_exp

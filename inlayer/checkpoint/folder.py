@@ -1,10 +1,10 @@
-"""Folder: the files of a checkpoint, wherever they are. LocalFolder: those on this machine.
+"""Folder: a checkpoint's files, local or remote. LocalFolder: files on this machine.
 
 source -> [files] -> Store -> Model
 - a store opens a file by its plain name and does not know whether its bytes are local or remote
-- no symbolic link leads out of the folder, except into the blobs of the hub's cache, which consists of such links
+- symbolic links must stay inside the folder, except those into the blobs of the hub's cache, which consists of links
 - see also: remote folders (checkpoint/remote/source.py)
-Tested in tests/checkpoint/test_folder.py, remote folders in tests/checkpoint/remote/.
+Tested in tests/checkpoint/test_folder.py; remote folders are tested in tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAIN_NAME = re.compile(r"(?!\.)[^/\\\0:]{1,250}")
 
 
 class Folder(ABC):
-    """The files of a checkpoint, by their plain names."""
+    """A checkpoint's files, by their plain names."""
 
     kind: str  # "folder", "hub", or "url"
     remote: bool  # true if bytes are downloaded when they are read
@@ -49,7 +49,7 @@ class Folder(ABC):
 
     @abstractmethod
     def find_tokenizer(self) -> Path | None:
-        """Return the path of the tokenizer on this machine, next to the files that it needs; None if there is none."""
+        """Return the tokenizer's path on this machine, next to the files it needs, or None if there is no tokenizer."""
 
 
 class LocalFolder(Folder):
@@ -84,7 +84,7 @@ class LocalFolder(Folder):
 
 
 def is_plain_name(name: str) -> bool:
-    """Return whether an untrusted name is that of a file in the same folder, and printable."""
+    """Return whether an untrusted name is printable and stays in the same folder."""
     return PLAIN_NAME.fullmatch(name) is not None and name.isprintable()
 
 

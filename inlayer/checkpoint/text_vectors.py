@@ -1,7 +1,7 @@
 """EncodeMixin: the methods of a Model that turn texts into vectors.
 
 [texts] -> ids -> rows -> pooling -> vectors
-- the work is done in encoding/, which is imported on the first call
+- implemented in encoding/, which is imported on the first call
 Tested in tests/encoding/test_encode.py.
 """
 
@@ -60,7 +60,7 @@ class EncodeMixin:
         Args:
             texts: A text, or a list of texts.
             pool: "mean", "first", "last", or "max"; or "none" for one vector per token.
-            weights: A fitted `Weighting`, or the file or folder where one was saved.
+            weights: A fitted `Weighting`, or the file or folder it was saved to.
             normalize: Scale each vector to norm 1.
             dim: Keep only the first `dim` values.
             dtype: The dtype of the result.
@@ -111,7 +111,7 @@ class EncodeMixin:
 
         Args:
             texts: Texts, for example the lines of a file; read as they are needed.
-            pool: Same as in `encode`. This also applies to the arguments below.
+            pool: Same as in `encode`, as are the arguments below.
             weights: A fitted `Weighting`, or its path.
             normalize: Scale each vector to norm 1.
             dim: Keep this many values.
@@ -181,7 +181,7 @@ class EncodeMixin:
         """
         from inlayer.encoding.weighting import cache_key, open_weighting
 
-        last, key = self._last_encoder, cache_key(weights)  # another thread may replace the last one
+        last, key = self._last_encoder, cache_key(weights)  # copied, because another thread may replace it
         if last is None or last[0] != key:
             from inlayer.encoding.encode import Encoder
 

@@ -177,6 +177,7 @@ def _scale(family: Family, config: ConfigReader, n_embd: int) -> tuple[float, fl
 
 
 def _relative(family: Family, config: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
+    """Return the relative positions, or None if the family has none or the config switches them off."""
     kind = family.relative
     if kind == "mpnet":  # MPNet uses T5's buckets, regardless of the config
         return RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
@@ -197,6 +198,7 @@ def _relative(family: Family, config: ConfigReader) -> AlibiSpec | RelativeBucke
 
 
 def _per_layer(family: Family, config: ConfigReader, n_embd: int, padding_idx: int | None) -> PerLayerSpec | None:
+    """Return the per-layer embeddings, or None if the family or the config has none."""
     if family.per_layer is None or config.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
         return None
     spec = PerLayerSpec(

@@ -38,7 +38,7 @@ class Family:
     keep_float32: bool = False  # cos and sin stay float32 in a bfloat16 model
     reverse_rotation: bool = False  # attention rotates in the opposite direction
     rotate_in_float32: bool = False  # attention rounds once, after the rotation
-    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # fields with the base and the rotated fraction
+    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # base and rotated fraction
     rope_type_aliases: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     has_mscales: bool = False  # LongRoPE: the config gives the cos/sin factors, and short_factor is always used
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
@@ -70,7 +70,7 @@ class Family:
     mask_padding: bool | Literal["ids"] = False  # hidden states of padding are zero; "ids": also without a mask
     streams_field: str | None = None  # the field with the number of streams that each hidden state is repeated into
     token_types: bool = False
-    projection_at: Literal["rows", "sum"] | None = None  # "rows": before positions (OPT); "sum": after the norm (ALBERT)
+    projection_at: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
     projects_equal_widths: bool = False  # rows are projected even if they are as wide as hidden states
     dropout_field: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of n-gram memories

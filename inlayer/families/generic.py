@@ -38,7 +38,7 @@ NEUTRAL_VALUES: tuple[Any, ...] = (None, False, 0, 0.0, 1, 1.0, [], {}, "rope", 
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 FINAL_NORM = re.compile(r"(^|\.)(final_|last_)?(layer_?)?(norm|ln)(_f|_final)?\.(weight|bias)$")
 ATTENTION = re.compile(r"\.\d+\..*(q_proj|k_proj|qkv_proj|query_key_value|qkv)\.weight$")
-RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # in models with these layers, attention often has no positions
+RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # in such hybrids, attention often has no positions
 LATENT = re.compile(r"kv_a_proj|kv_lora")  # latent attention may pair channels either way
 
 

@@ -108,7 +108,7 @@ def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> Iterator[Ngr
     if not 1 <= rows <= MAX_FIELD_SIZE:
         raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} results in tables of {rows:g} rows")
     moduli = tuple(int(rows) + 2 * head + 1 for head in range(len(orders)))
-    if vocab_size * moduli[-1] * largest >= 2**63:  # otherwise, it makes no difference that sglang reduces every product
+    if vocab_size * moduli[-1] * largest >= 2**63:  # otherwise, sglang's reduction of every product is harmless
         raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} modulo {moduli[-1]:,} does not fit in 64 bits")
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     yield NgramSpec(

@@ -19,7 +19,7 @@ MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quoti
 
 @dataclass(frozen=True, kw_only=True)
 class RopeScaling:
-    """A method for contexts longer than in training. Each setting has a valid range, except optional ones, which are not checked."""
+    """A method for contexts longer than in training. Each setting has a range, except optional ones."""
 
     kind: ClassVar[str]
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # ranges that differ from MIN_SETTING..MAX_SETTING

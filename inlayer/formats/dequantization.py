@@ -1,13 +1,13 @@
 """Quantized rows, decoded to float32: ggml types, and the packed values and scales of safetensors files.
 
 bytes of rows -> [decoder] -> rows
-- ggml: a row is a whole number of blocks of values with their own scales. F64, F32, F16, and BF16 keep their dtype, the
+- ggml: a row is a whole number of blocks, each with its own scales. F64, F32, F16, and BF16 keep their dtype; the
   others are dequantized by the `gguf` package (an extra)
 - safetensors (FP8 with block scales, MXFP4, NVFP4, grouped int4): a row is its packed values followed by its scales,
   each for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values
   are 8 per 32-bit word, offset by 8. The product is float32, and rounded to a different dtype only if one is requested
-- see also: GGUF headers (formats/gguf_header.py), which tensors of a safetensors file have the values and the
-  scales (checkpoint/find_quantized.py)
+- see also: GGUF headers (formats/gguf_header.py), finding the tensors with values and scales in a safetensors file
+  (checkpoint/find_quantized.py)
 Tested against the `gguf` package in tests/formats/test_dequantization.py, and against float64 loops and transformers in
 tests/checkpoint/test_find_quantized.py.
 """
@@ -27,7 +27,7 @@ from inlayer.errors import DtypeError, MissingExtraError
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.shapes import Bytes, Vectors
 
-CHUNK_VALUES = 1 << 24  # values decoded per call: the package makes several temporary copies
+CHUNK_VALUES = 1 << 24  # values decoded per call, because the package makes several temporary copies
 
 
 # Each storage type: its number in a GGUF file, values per block, bytes per block.
@@ -117,6 +117,6 @@ class BlockDecoder:
     def _unpack(self, packed: Bytes) -> Vectors:
         if self.packing == "byte":
             return packed.view(self.dtype).astype(np.float32)
-        # Both formats have the first of two values in the low half of a byte.
+        # In both formats, the first of two values is in the low half of a byte.
         halves = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
         return E2M1[halves] if self.packing == "fp4" else halves.astype(np.float32) - INT4_OFFSET

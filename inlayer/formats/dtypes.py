@@ -1,4 +1,4 @@
-"""The numpy dtypes of rows, and how files and callers name them: bfloat16 and FP8 without torch, through ml_dtypes.
+"""Numpy dtypes of rows, and the names that files and callers use for them. bfloat16 and FP8 come from ml_dtypes.
 
 [bytes of a row] -> values
 - dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other

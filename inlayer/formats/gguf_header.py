@@ -1,4 +1,4 @@
-"""A GGUF file: its header (metadata, and where the bytes of its tensors are).
+"""GGUF files: the header (metadata, and where the bytes of each tensor are).
 
 [file] -> header -> tables, checkpoint
 - untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
@@ -24,12 +24,12 @@ from inlayer.formats.tensor_info import TensorInfo, unreadable_file_error
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
-MAX_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges need a third of it
+MAX_HEADER = 64 << 20  # bytes; the largest vocabularies, with their merges, need a third of that
 MAX_STRING = 16 << 20
 MAX_NAME = 1 << 16  # maximum length of the name of a key or a tensor
 MAX_KEYS = 1 << 12
 MAX_TENSORS = 1 << 15  # the largest models have a few thousand, because experts are stacked
-MAX_STRINGS = 3 << 19  # limit for all arrays together; real files have half of it
+MAX_STRINGS = 3 << 19  # total for all arrays; real files have at most half of that
 MAX_INNER_ARRAYS = 1 << 14  # real files have none
 MAX_DEPTH = 4  # arrays within arrays
 MAX_AXES = 4
@@ -57,7 +57,7 @@ class StoredArray:
 
 @dataclass(frozen=True, kw_only=True)
 class GgufHeader:
-    """Metadata and tensors of a file. A value is a number, a bool, a string, or a `StoredArray`."""
+    """A file's metadata and tensors. A metadata value is a number, a bool, a string, or a `StoredArray`."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]
@@ -69,7 +69,7 @@ class HeaderReader:
     def __init__(self, file: ByteFile, name: str) -> None:
         self._file, self._file_name, self._size = file, name, file.size
         self._data, self._position = bytearray(), 0  # the bytes read so far
-        self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
+        self._entries = {STRING: 0, ARRAY: 0}  # elements in all arrays so far
 
     def header(self) -> GgufHeader:
         self._check_start()
@@ -139,7 +139,7 @@ class HeaderReader:
         return StoredArray(kind, count, start, self._position - start)
 
     def _tensor(self) -> TensorInfo:
-        """Read the entry of a tensor, not yet checked against the file; its offset counts from the first tensor."""
+        """Read a tensor's entry, without checking it against the file; its offset counts from the first tensor."""
         name = self._name("a tensor's name")
         item = f"tensor {quote(name)}"
         axes = self._number(UINT32, item)
@@ -147,7 +147,7 @@ class HeaderReader:
             raise self._error(f"{item} has {axes:,} axes; the maximum is {MAX_AXES}")
         form = TENSOR_STRUCTS[axes]
         *sizes, number, offset = form.unpack(self._take(form.size, item))
-        shape = tuple(reversed(sizes))  # the file has the fastest axis first
+        shape = tuple(reversed(sizes))  # the file lists the fastest axis first
         if 0 in shape:
             raise self._error(f"{item} is empty: its shape is {shape}")
         if number not in KIND_OF_NUMBER:
@@ -201,7 +201,7 @@ class HeaderReader:
         return bytes(self._data[self._position - nbytes : self._position])
 
     def _skip(self, nbytes: int, item: str) -> None:
-        """Move past the next bytes, and read them if necessary."""
+        """Move past the next bytes, reading more of the file if necessary."""
         if nbytes > self._size - self._position:
             raise self._error(f"it ends before {item}", cut=True)
         self._position += nbytes
@@ -214,7 +214,7 @@ class HeaderReader:
             self._data += more
 
     def _skip_strings(self, count: int, item: str) -> None:
-        """Skip strings, inlined for speed: a vocabulary has hundreds of thousands."""
+        """Skip strings. Inlined for speed, because a vocabulary has hundreds of thousands of strings."""
         unpack, width, data, position = UINT64.unpack_from, UINT64.size, self._data, self._position
         end = len(data)
         for _ in range(count):

@@ -4,10 +4,10 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - headers and tables read their bytes from a ByteFile: a LocalFile with FileRows, or a remote one
   (checkpoint/remote/source.py)
 - a row is read with `preadv` straight into the result (Windows lacks it, so one thread reads at a time there). With a
-  memory mapping, the pages around each row would become resident as well: reading 2,048 rows of a 2.35 GB table made
+  memory mapping, the pages around each row would become resident too: reading 2,048 rows of a 2.35 GB table made
   1.9 GB resident (docs/decisions.md)
-- a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
-  replaced by renaming stays readable, because the old file is still open
+- if a file is truncated or rewritten while it is open, the next read raises an error instead of killing the process. A
+  file that is replaced by renaming stays readable, because the old file is still open
 Tested in tests/formats/test_row_reader.py.
 """
 
@@ -37,7 +37,7 @@ def read_into(file: int, out: memoryview, offset: int) -> int:
     """Fill a buffer from a position in a file; returns the number of bytes."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [out], offset)
-    with SEEK_LOCK:  # threads share the file, and so its position
+    with SEEK_LOCK:  # threads share the file and therefore its position
         os.lseek(file, offset, os.SEEK_SET)
         data = os.read(file, len(out))
     out[: len(data)] = data
@@ -133,12 +133,12 @@ class FileRows(RowSource):
 class ByteFile(ABC):
     """A file that is read by byte range. `str(file)` names it in messages."""
 
-    min_read = 1  # bytes that are worth reading at once
+    min_read = 1  # minimum number of bytes worth reading at once
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Its size in bytes."""
+        """The file's size in bytes."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> bytes:

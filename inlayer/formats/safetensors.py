@@ -1,9 +1,9 @@
-"""A safetensors file: its header (which tensors there are and where their bytes are).
+"""Safetensors files: the header, which lists the tensors and where their bytes are.
 
 [file] -> header -> tables, checkpoint
 - the file: 8 bytes with the length of the header, the header (JSON), then the bytes of the tensors without gaps
-- everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
-  shape against the number of bytes, order and overlap of the tensors, duplicate names
+- everything in a header is checked before it is used: its length against the file's length, dtype x shape
+  against the number of bytes, order and overlap of the tensors, duplicate names
 - see also: the dtypes of rows (formats/dtypes.py), reading rows (formats/row_reader.py), quantized rows
   (formats/dequantization.py)
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
@@ -23,8 +23,8 @@ from inlayer.formats.row_reader import ByteFile, LocalFile
 from inlayer.formats.tensor_info import TensorInfo, unreadable_file_error
 
 LENGTH_BYTES = 8
-MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
-MAX_TENSORS = 150_000  # limit for one file; all of Kimi-K2 has 139,644
+MAX_HEADER = 32 << 20  # bytes; in one file, Kimi-K2's 139,644 tensors would need half of that
+MAX_TENSORS = 150_000  # per file; Kimi-K2 has 139,644 in all its files
 MAX_SIZE = 2**48  # maximum size of an axis
 MAX_AXES = 16
 
@@ -65,7 +65,7 @@ def header_length(start: bytes, file_size: int, source: str) -> int:
 
 def parse_header(data: bytes, file_size: int, source: str, *, file: str) -> dict[str, TensorInfo]:
     """Return the tensors of a header, each checked against the size of the file and against the others."""
-    # Numbers and names take many times more memory than bytes in the file; a real header has about ten per tensor.
+    # In memory, numbers and names take many times their size in the file. A real header has about ten per tensor.
     values, count = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
     if values > 200_000 + 32 * count or count > MAX_TENSORS:
         raise _error(source, f"its header has {count:,} tensors and too many other values")

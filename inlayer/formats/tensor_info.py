@@ -1,4 +1,4 @@
-"""Where a tensor is in a file, and the error for a file that cannot be read: the same for every format.
+"""The location of a tensor in a file, and the error for an unreadable file, for every format.
 
 file -> [header] -> tables, checkpoint
 Tested in tests/formats/test_safetensors.py and tests/formats/test_dequantization.py.

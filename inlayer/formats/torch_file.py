@@ -1,10 +1,10 @@
-"""A legacy PyTorch file: which tensors it has, and where their values are.
+"""Legacy PyTorch files: the tensors in a file, and where their values are.
 
 [file] -> header -> tables, checkpoint
 - a zip archive of a pickle and one uncompressed record per storage; before torch 1.6, a sequence of pickles followed by
-  the storages. Either way a tensor is a range of the file
+  the storages. Either way, a tensor is a byte range of the file
 - see also: the pickle (formats/torch_pickle.py)
-Tested against torch.load, and with hostile and damaged files, in tests/checkpoint/test_pytorch.py.
+Tested against torch.load, and with malicious and damaged files, in tests/checkpoint/test_pytorch.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENCRYPTED = 1
 MAGIC = 0x1950A86A20F9469CFC6C  # the first value of a file written before torch 1.6
 STORAGE_LENGTH = struct.Struct("<q")
 
-Offsets = dict[str, int]  # where the values of each storage start in the file, by its key
+Offsets = dict[str, int]  # where each storage's values start in the file, by the storage's key
 
 
 def read_file(path: Path) -> tuple[dict[str, TensorView], Offsets]:

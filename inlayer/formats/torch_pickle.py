@@ -1,4 +1,4 @@
-"""The pickle of a legacy PyTorch file, parsed as data: which tensors it describes. It is never executed.
+"""Parses the pickle in a legacy PyTorch file as data, to find the tensors it describes. It is never executed.
 
 [file] -> header -> tables, checkpoint
 - a pickle is a program. A state dict needs about thirty of its opcodes and a handful of names, which are interpreted as
@@ -6,8 +6,8 @@
 - `torch.load(weights_only=True)` also rejects functions that are not on its allowlist, but it trusts sizes and keys: a
   tiny file made it allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time
   (docs/decisions.md)
-- a tensor is a view: a storage, an offset, a shape, and strides. All of them are checked against each other
-Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
+- a tensor is a view: a storage, an offset, a shape, and strides. All four are checked against each other
+Tested against torch.load and with malicious pickles in tests/checkpoint/test_pytorch.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STORAGES = {
     "torch ShortStorage": "I16", "torch CharStorage": "I8", "torch ByteStorage": "U8", "torch BoolStorage": "BOOL",
     "torch ComplexFloatStorage": "C64", UNTYPED: "U8",
 }  # fmt: skip
-# Newer dtypes have no storage class: the storage has bytes, and the tensor gives its dtype.
+# Newer dtypes have no storage class: the storage contains bytes, and the tensor specifies the dtype.
 DTYPE_NAMES = {f"torch {dtype.name}": name for name, dtype in SAFETENSORS_DTYPES.items()}
 ORDERED_DICT, PARAMETER = "collections OrderedDict", "torch._utils _rebuild_parameter"
 TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
@@ -67,7 +67,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class TensorView:
-    """A tensor as a view of a storage. Strides and offset count values of its dtype."""
+    """A tensor as a view of a storage. Strides and offset count values of the tensor's dtype, not bytes."""
 
     storage: Storage
     dtype: str
@@ -206,7 +206,7 @@ class PickleMachine:
         return view
 
 
-# What each opcode that a state dict needs makes of its argument and its operands.
+# For each opcode that a state dict needs: the value that it builds from its argument and its operands.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING"),

@@ -1,7 +1,7 @@
 """Positions: how the layer represents the order of the tokens. Learned, sinusoidal, rotary, or relative.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- `position_ids.py` numbers the tokens; `absolute.py`, `rotary.py`, and `relative.py` implement the schemes; `build.py` makes
+- `position_ids.py` numbers the tokens; `absolute.py`, `rotary.py`, and `relative.py` are the schemes; `build.py` makes
   the one that a layer needs
 Tested in tests/positions/ and tests/test_embeddings.py, against transformers in tests/families/.
 """

@@ -1,7 +1,7 @@
-"""Tokenizer: the interface of every tokenizer, and the input checks that all of them share.
+"""Tokenizer: the interface of every tokenizer, and the input checks that they all share.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- a text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
+- text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
 - an id outside the vocabulary raises IdRangeError instead of being skipped
 - explanations are exact or None: `tokens` (bytes and spans), `pre_tokens`, and `merges` never guess
 - see also: tokenizers backed by a library (library_tokenizer.py)
@@ -32,8 +32,8 @@ _RESERVED = re.compile(
 class Token(NamedTuple):
     """One token of a text, with the bytes it covers.
 
-    `span` is a half-open range of UTF-8 byte offsets in the text, and `bytes` is the text under it. Spans are in order
-    and never overlap. A token that the tokenizer added itself (begin-of-text) has an empty span and no bytes.
+    `span` is a half-open range of UTF-8 byte offsets in the text, and `bytes` is the text in that range. Spans are in
+    order and never overlap. A token that the tokenizer added itself (begin-of-text) has an empty span and no bytes.
     """
 
     id: int
@@ -77,7 +77,7 @@ class Tokenizer(ABC):
     _id_limit: int  # one more than the largest id
     _pad_id: int | None = None  # as named by the tokenizer's files
     _byte_level = False  # true if the bytes of the tokens add up to the text
-    _continuation_prefix = b""  # how a token that continues a word starts: `##` in WordPiece
+    _continuation_prefix = b""  # the prefix of tokens that continue a word: `##` in WordPiece
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Encode one text.
@@ -92,7 +92,7 @@ class Tokenizer(ABC):
             The ids.
 
         Raises:
-            DtypeError: If it is not a str.
+            DtypeError: If `text` is not a str.
             TextError: If the text cannot be encoded: a lone surrogate, or a word that is not in the vocabulary.
 
         Example:
@@ -115,7 +115,7 @@ class Tokenizer(ABC):
             The ids of all texts.
 
         Raises:
-            DtypeError: If it is not a list of str.
+            DtypeError: If `texts` is not a list of str.
             TextError: If a text cannot be encoded; the message names it.
 
         Example:
@@ -182,7 +182,7 @@ class Tokenizer(ABC):
             b' love'
         """
         if type(token_id) is int and 0 <= token_id < self._id_limit and self._has_token(token_id):
-            return self._bytes_of(token_id)  # ten times as fast as the checks, which write the error
+            return self._bytes_of(token_id)  # ten times as fast as the checks below, which only run to report the error
         return self._bytes_of(self._valid_ids([token_id])[0])
 
     def get_vocab_size(self) -> int:
@@ -190,7 +190,7 @@ class Tokenizer(ABC):
 
         Returns:
             The number of tokens. Some files leave gaps in their ids (special tokens far above the rest), so ids can
-            exceed it.
+            exceed this number.
 
         Example:
             >>> inlayer.load("default").tokenizer.get_vocab_size()
@@ -226,7 +226,7 @@ class Tokenizer(ABC):
             parse_special: Same as in `encode`.
 
         Returns:
-            Spans in UTF-8 byte offsets, in order, not empty, without overlap; no token crosses their boundaries. Each
+            Spans in UTF-8 byte offsets, in order, nonempty and without overlap; no token crosses their boundaries. Each
             special or added token in the text has its own span. Text that no token covers (whitespace in BERT) is
             outside all spans, unless a normalizer removed it from the middle of a word. None if the tokenizer does not
             pre-tokenize, or if its boundaries cannot be determined with certainty.
@@ -348,7 +348,7 @@ def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:
 
 
 def text_of_bytes(data: bytes) -> str:
-    r"""Return the text of a token's bytes; those that are not whole characters are written as escapes.
+    r"""Return the text of a token's bytes; bytes that do not form whole characters are written as escapes.
 
     >>> text_of_bytes(b" \xe2\x80")
     ' \\xe2\\x80'
@@ -357,7 +357,7 @@ def text_of_bytes(data: bytes) -> str:
 
 
 def check_tokenizer(tokenizer: object) -> Tokenizer:
-    """Return the tokenizer if it is one, and not its name or path."""
+    """Check that a value is a tokenizer, not its name or path, and return it."""
     if not isinstance(tokenizer, Tokenizer):
         advice = "pass a tokenizer, such as inlayer.ByteTokenizer() or inlayer.open_tokenizer(path)"
         raise DtypeError(f"tokenizer is {type_name(tokenizer)}; {advice}")
@@ -369,7 +369,7 @@ def check_text(text: object, name: str = "text") -> str:
     if not isinstance(text, str):
         hint = "; decode it first: data.decode()" if isinstance(text, (bytes, bytearray)) else ""
         raise DtypeError(f"{name} is {type_name(text)}, not a str{hint}")
-    if not text.isascii():  # isascii costs nothing: Python stores it with the string
+    if not text.isascii():  # isascii costs nothing, because Python stores the answer with the string
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -382,7 +382,7 @@ def check_text(text: object, name: str = "text") -> str:
 
 
 def is_list_like(texts: object) -> TypeGuard[Iterable[Any]]:
-    """Return whether a value can be a list of texts, not a text, a dict (its keys), a table (its columns), or a set."""
+    """Return whether a value can be a list of texts, rather than a text, a dict, a table of columns, or a set."""
     is_other = isinstance(texts, (str, bytes, Mapping, set, frozenset)) or getattr(texts, "ndim", 1) != 1
     return isinstance(texts, Iterable) and not is_other
 

@@ -1,8 +1,8 @@
-"""train_bpe: train a byte-level BPE tokenizer of a given size on text files.
+"""train_bpe: train a byte-level BPE tokenizer with a given vocabulary size on text files.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - trained with `tokenizers`: ids 0..255 are the bytes, then one merge per id, then the special tokens
-- text is pre-tokenized like GPT-2's before merges are counted
+- text is pre-tokenized as in GPT-2 before merges are counted
 - the same files give the same tokenizer.json, regardless of the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - not included: choosing a good size, other models' split patterns
@@ -136,7 +136,7 @@ def check_files(files: object, usage: str) -> list[Path]:
 def read_lines(paths: list[Path]) -> Iterator[str]:
     """Read the lines of files, with line ends, without byte order marks.
 
-    Long lines are split, so memory and time stay bounded: a text without spaces is a single word, and every merge
+    Long lines are split, so memory and time stay bounded: text without spaces is a single word, and every merge
     scans whole words.
     """
     for path in paths:
@@ -172,7 +172,7 @@ def open_text(path: Path) -> Iterator[TextIOWrapper]:
                 file.seek(0)
             yield file
         except UnicodeDecodeError as error:
-            start = data.tell() - len(error.object)  # offset of the bytes being decoded
+            start = data.tell() - len(error.object)  # file offset of the bytes being decoded
             raise TextError(
                 f"{format_path(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is "
                 "compressed"

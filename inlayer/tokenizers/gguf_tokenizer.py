@@ -3,8 +3,8 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - "gpt2" (byte-level BPE) and "bert" (WordPiece) become a tokenizer.json, "llama" (BPE by scores) and "t5" (Unigram) a
   sentencepiece model. The result is opened and validated like any other file of that format
-- a file only names its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of digits), we follow
-  the original. An unknown name is an error, because a similar pre-tokenizer would give wrong ids
+- a file contains only the name of its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of
+  digits), we follow the original. An unknown name is an error, because a similar pre-tokenizer would give wrong ids
 - tokens such as `[PAD151665]` pad the vocabulary to the size of the table; at the end of the vocabulary, they are
   omitted
 Tested against the original tokenizers in tests/tokenizers/test_gguf_tokenizer.py.
@@ -28,7 +28,7 @@ from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import CONTRACTIONS, KIMI, LLAMA_3, LOWER, O200K, UPPER, WHITE_SPACE
 
-Step = dict[str, Any]  # a step of a tokenizer.json
+Step = dict[str, Any]  # a step in a tokenizer.json
 
 TOKENIZER_ARRAYS = ("tokens", "token_type", "scores", "merges", "precompiled_charsmap")
 
@@ -42,7 +42,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 def open_gguf_tokenizer(fields: Mapping[str, Any], *, source: str) -> Tokenizer:
     """Open the tokenizer described by the `tokenizer.ggml.*` fields of a file, given without that prefix.
 
-    Arrays are a list of str (tokens, merges) or a numpy array (token_type, scores, precompiled_charsmap).
+    An array is a list of str (tokens, merges) or a numpy array (token_type, scores, precompiled_charsmap).
     """
     converters: dict[str, Callable[[GgufFields], Tokenizer]] = {
         "gpt2": byte_level_bpe,
@@ -72,7 +72,7 @@ class GgufFields:
         self.types: list[int] = [kind if NORMAL <= kind <= BYTE else NORMAL for kind in kinds]
         while self.types[1:] and self.types[-1] == UNUSED and self.tokens[-1] == f"[PAD{len(self.tokens) - 1}]":
             del self.tokens[-1], self.types[-1]
-        if types is None:  # an old file: at least the named tokens are not text
+        if types is None:  # an old file without types: at least the named tokens are not text
             for name in ("bos", "eos", "unknown", "padding"):
                 if (token_id := self.id(name)) is not None:
                     self.types[token_id] = UNKNOWN if name == "unknown" else CONTROL
@@ -154,7 +154,7 @@ def word_piece(fields: GgufFields) -> Tokenizer:
     unknown = fields.id("unknown", 100)
     if unknown is None:
         raise fields.error("has no unknown token, which WordPiece needs")
-    # Only newer files say whether the vocabulary is lowercase; in older ones, uppercase letters decide.
+    # Only newer files say whether the vocabulary is lowercase; in older ones, it is if no token has uppercase letters.
     plain = (word for word, kind in zip(words, fields.types, strict=True) if kind == NORMAL and word[:1] != "[")
     lowercase = fields.flag("normalizer.lowercase", all(word == word.lower() for word in plain))
     strip_accents = fields.flag("normalizer.strip_accents", lowercase)
@@ -218,12 +218,12 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
             raise fields.error(f"adds a token at the {name} of every text but does not name a control token for it")
     pieces = []
     for token, kind, score in zip(fields.tokens, types, fields.scores(), strict=True):
-        # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
+        # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for a space.
         piece = token.replace(" ", "▁") if kind == USER_DEFINED else token
         pieces.append(proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind)))
     trainer = proto(3, 1 if unigram else 2) + proto(35, BYTE in types)
     for number, token_id in ((45, types.index(UNKNOWN)), (46, bos), (47, eos), (48, padding)):
-        # "\0" is not a piece, so it means that there is none; an empty name would mean the default, `<s>`
+        # "\0" is not a piece, so it means no such token; an empty name would mean the default, `<s>`
         trainer += proto(number, (fields.token(token_id) or "\0").encode())
     normalizer = proto(1, b"identity") + proto(2, fields.charsmap())
     normalizer += proto(3, fields.flag("add_space_prefix", not unigram))
@@ -233,7 +233,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
 
 
 def proto(field: int, value: bytes | int | float) -> bytes:
-    """A field of a protobuf message: number x 8 + wire type, then the value. See sentencepiece_model.proto."""
+    """Return a field of a protobuf message: number x 8 + wire type, then the value. See sentencepiece_model.proto."""
     if isinstance(value, bytes):
         return varint(field << 3 | 2) + varint(len(value)) + value
     if isinstance(value, float):
@@ -283,7 +283,7 @@ DEEPSEEK_V3_PATTERN = (
 
 
 class PreTokenizer(NamedTuple):
-    """What a name in `pre` stands for."""
+    """The pre-tokenizer that a name in `pre` stands for."""
 
     steps: list[Step]
     normalizer: Step | None = None
@@ -292,7 +292,7 @@ class PreTokenizer(NamedTuple):
 
 
 def steps(*parts: Step | str, last: Step | str = BYTE_LEVEL) -> list[Step]:
-    """Return the steps of a pre-tokenizer, given as steps, or as patterns, each match of which is a pre-token."""
+    """Return a pre-tokenizer's steps, given as steps or as patterns. Each match of a pattern is a pre-token."""
     return [
         {"type": "Split", "pattern": {"Regex": part}, "behavior": "Isolated", "invert": False}
         if isinstance(part, str) else part

@@ -3,8 +3,8 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids match `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where verified to be equal
 - truncation and padding stored in the file are turned off, as is dropout, which would make ids random
-- the padding token comes from the config files, else from the file's own `padding`, else from a special token's name
-- `compressed_ids` gives tokens with the same normalized text one id, for n-gram memories
+- the padding token comes from the config files, else from `padding` in tokenizer.json, else from a special token's name
+- `compressed_ids` gives one id to all tokens with the same normalized text, for n-gram memories
 - see also: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
 Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py, and test_merges.py of tests/tokenizers/;
 compressed ids against sglang in tests/tables/test_ngram_hash.py.
@@ -35,7 +35,7 @@ from inlayer.tokenizers.untrusted_files import get_steps, library_errors, open_c
 if TYPE_CHECKING:
     import tokenizers
 
-ONE_SPACE = "\ue000"  # a private-use character stands for a text of one space, which stripping would remove
+ONE_SPACE = "\ue000"  # a private-use character that stands for a single space, which stripping would remove
 REPLACEMENT = "\ufffd"  # replaces bytes of a token that are not valid UTF-8
 
 
@@ -66,7 +66,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._byte_level = self._encodes_bytes or "ByteLevel" in decoders
         vocab = model.pop("vocab")
         model.pop("merges", None)
-        self._settings = config  # without the vocabulary, which would take much memory
+        self._settings = config  # without the vocabulary, to save memory
         last = max(vocab.values()) if isinstance(vocab, dict) else len(vocab) - 1
         self._id_limit = max([last, *self._added]) + 1
         self._continuation_prefix = (model.get("continuing_subword_prefix") or "").encode()
@@ -97,11 +97,11 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             return self._variants[key]
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        # without the arrays of a batch, which take most of the time for a short text
+        # without a batch's arrays, which would take most of the time for a short text
         return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        """Encode a block of texts at a time: per-text objects are freed early, and each block is one list of ids."""
+        """Encode one block of texts at a time, so per-text objects are freed early."""
         from tokenizers import Encoding
 
         variant = self._variant(parse_special)
@@ -150,7 +150,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return self._exact.id_to_token(token_id) is not None
 
     def _bytes_of(self, token_id: int) -> bytes:
-        token = str(self._exact.id_to_token(token_id))  # byte-level vocabularies have a letter for each byte
+        token = str(self._exact.id_to_token(token_id))  # byte-level vocabularies have a character for each byte
         if token_id in self._added:
             return token.encode()
         alphabet = byte_alphabet()
@@ -173,7 +173,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return "".join(normalizer.normalize_str(part) + token for part, token in parts)
 
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
-        """Where the bytes of tokens do not add up to the text, spans follow the rules in offsets.py.
+        """Explain a text; if its tokens' bytes do not add up to it, spans follow the rules in offsets.py.
 
         Tokens that the post-processor adds, such as begin-of-text, get empty spans. There are no pre-tokens if the file
         has no pre_tokenizer (Llama-2).
@@ -205,7 +205,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     @cached_property
     def _merge_table(self) -> MergeTable | None:
-        """Read the merges from the file, since `tokenizers` does not return them."""
+        """Read the merges from the file, because `tokenizers` does not return them."""
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
         return merges_from_json(parse_json(self.data, self._source, TokenizerError)["model"])
@@ -228,8 +228,8 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
 def compressed_ids(tokenizer: Tokenizer | None) -> Ids:
     """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
 
-    " The", "the", and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
-    has no text to normalize, so it gets its own id; only a tokenizer.json has the spelling that distinguishes it.
+    " The", "the", and "THE" become one id, so their n-grams read the same rows. A token that is only part of a
+    character has no text to normalize, so it gets its own id; only a tokenizer.json has a spelling for it.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         kind = "no tokenizer" if tokenizer is None else f"{type_name(tokenizer)}"

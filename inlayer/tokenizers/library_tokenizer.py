@@ -1,4 +1,4 @@
-"""LibraryTokenizer: what the tokenizers backed by a library have in common.
+"""LibraryTokenizer: the base class of tokenizers backed by a library.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - the exact library defines the ids; gigatoken does the work where it is verified to be equal (gigatoken.py)
@@ -23,8 +23,8 @@ from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
 
 Self = TypeVar("Self", bound="LibraryTokenizer")
-BLOCK_TEXTS = 1024  # passed to a library at a time: limits the memory of its per-text objects
-LONG_TEXT = 4096  # characters; for a text of this length, opening the fast path is worthwhile
+BLOCK_TEXTS = 1024  # texts passed to a library at a time, which limits the memory for its per-text objects
+LONG_TEXT = 4096  # characters; from this length, opening the fast path is worthwhile
 
 
 class LibraryTokenizer(Tokenizer):
@@ -87,7 +87,7 @@ class LibraryTokenizer(Tokenizer):
         with library_errors(f"{self._source} cannot encode these texts"):
             if fast is None:
                 return self._encode_exactly(texts, add_special_tokens, parse_special)
-            if not parse_special:  # gigatoken always parses special tokens, so texts without any are the same
+            if not parse_special:  # gigatoken always parses special tokens, so only texts without any give the same ids
                 excluded |= {index for index, text in enumerate(texts) if self._special_pattern.search(text)}
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
             batch = encode_with_both(texts, fast, exact, sorted(excluded))

@@ -5,7 +5,7 @@
   tiktoken
 - a pre-token that is in the vocabulary becomes one token without merges: always in tiktoken files, otherwise if the
   file sets `ignore_merges` (Llama-3)
-- a replay has no ids if a pre-token cannot be replayed: it is too long, or one of its bytes has no token
+- a replay returns no ids if the pre-token is too long or one of its bytes has no token
 Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """
 
@@ -24,7 +24,7 @@ MAX_PRE_TOKEN_BYTES = 1 << 16  # a replay takes a few microseconds per byte
 
 @cache
 def byte_alphabet() -> dict[str, int]:
-    """Map the characters of a byte-level vocabulary to bytes: printable ones to themselves, U+0100... to the others."""
+    """Map the characters of a byte-level vocabulary to bytes: printable ones to themselves, U+0100... to the rest."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in printable]
     return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(others)}
@@ -36,7 +36,7 @@ class MergeTable:
 
     byte_ids: Sequence[int | None]  # the token of each byte; None if it is not in the vocabulary
     merge: Callable[[int, int], tuple[int, int] | None]  # two token ids -> rank and id of their merge
-    whole: Callable[[bytes], int | None]  # the token of a pre-token that is taken whole
+    whole: Callable[[bytes], int | None]  # the token of a pre-token that is looked up as a whole
 
     def replay(self, data: bytes) -> tuple[list[Merge], list[int]]:
         """Return the merges of a pre-token in order, and the resulting ids; a queue keeps long runs cheap."""
@@ -52,7 +52,7 @@ class MergeTable:
         queue: list[tuple[int, int, int]] = []
 
         def pair_at(position: int) -> tuple[int, int] | None:
-            """Return the rank and id of the merge of the token at a position with the one after it."""
+            """Return the rank and id that result from merging the token at a position with the next one."""
             left, right = ids[position], ids[following[position]] if following[position] < end else None
             return None if left is None or right is None else self.merge(left, right)
 
@@ -89,9 +89,9 @@ def merges_from_ranks(ranks: Mapping[bytes, int]) -> MergeTable:
 
 
 def merges_from_json(model: Mapping[str, Any]) -> MergeTable | None:
-    """Return the merges of the BPE model in a tokenizer.json; the rank is the position in its list.
+    """Return the merges of the BPE model in a tokenizer.json; the rank is the position in the list of merges.
 
-    None if tokens have a prefix or suffix (`</w>` in CLIP), which does not stand for any byte.
+    Returns None if tokens have a prefix or suffix (`</w>` in CLIP), which does not stand for any byte.
     """
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         return None

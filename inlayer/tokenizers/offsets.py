@@ -1,8 +1,8 @@
-"""Token spans that never overlap, from a library's offsets, for tokenizers that normalize the text first.
+"""Computes token spans that never overlap from a library's offsets, for tokenizers that normalize text first.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- spans are in order and count UTF-8 bytes. Tokens that share a character split it where their own bytes add up to it;
-  otherwise the first token that claims a byte gets it. A `▁` added before the text covers nothing
+- spans are in order and count UTF-8 bytes. Tokens that share a character split it if their own bytes add up to it;
+  otherwise, a byte belongs to the first token that claims it. A `▁` added before the text covers nothing
 - text that a normalizer removed belongs to no token (whitespace in BERT), unless it was composed into the character
   before it: combining marks and Hangul vowels belong to that character's token
 - a pre-token extends from its first token to its last
@@ -32,7 +32,7 @@ def byte_offsets(text: str, offsets: Offsets) -> Offsets:
 def tokens_from_offsets(
     source: bytes, ids: Sequence[int], offsets: Offsets, own: Sequence[bytes], special_ids: frozenset[int]
 ) -> list[Token]:
-    """Build one token per id; `offsets` are byte offsets in `source`, `own` the bytes of each token by itself."""
+    """Build one token per id; `offsets` are byte offsets in `source`, and `own` has each token's bytes by itself."""
     spans: list[tuple[int, int]] = []
     done = 0  # all bytes before this one are assigned
     for first, last in groups_of_tokens(offsets):
@@ -76,7 +76,7 @@ def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
 
 
 def matching_lengths(own: Sequence[bytes], shared: bytes) -> list[int] | None:
-    """Return the length of each token if their own bytes, with `▁` for a space, add up to those they share."""
+    """Return each token's length if their own bytes, with `▁` for a space, add up to the shared bytes; else None."""
     spaced = [data.replace(SPACE_SYMBOL, b" ") for data in own]
     for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first `▁` may stand for nothing
         if b"".join(candidate) == shared:

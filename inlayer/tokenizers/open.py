@@ -1,12 +1,12 @@
-"""open_tokenizer: open the tokenizer of a folder or file, in any supported format.
+"""open_tokenizer: open a tokenizer in any supported format, from a folder or file.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - in a folder: tokenizer.json, else tiktoken.model, tokenizer.model, or a single *.tiktoken or *.model file
 - the content decides the format: `tokenizer.model` is a tiktoken file for Llama-3 and a sentencepiece model for
-  Llama-2. The name decides only if the content is damaged, so that the error can name the damaged line
-- files next to it are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
+  Llama-2. The name is used only if the content is damaged, so that the error can name the damaged line
+- files next to the tokenizer are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
   (model_type), and pat_str.txt. Code in the folder is never run
-Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizers/test_malformed_files.py.
+Tested in tests/tokenizers/test_open.py, and with malformed files in tests/tokenizers/test_malformed_files.py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def open_tokenizer(
     Raises:
         MissingFileError: If there is no such file, or no tokenizer in the folder.
         TokenizerError: If the file is malformed or its split pattern is not known.
-        InputError: If `pat_str` or `special_tokens` is given for a different format, which has its own.
+        InputError: If `pat_str` or `special_tokens` is given for a format that already includes them.
 
     Example:
         >>> open_tokenizer("model").encode("I love dogs")
@@ -84,7 +84,7 @@ def find_file(path: Path) -> Path:
 
 
 def find_in_folder(folder: Path) -> Path | None:
-    """Return the tokenizer file of a folder, or None. A folder or pipe in its place is an error."""
+    """Return the tokenizer file in a folder, or None. A folder or pipe with that name is an error."""
     with file_errors(folder, kind=MissingFileError):
         names = [path.name for path in folder.iterdir()]
     name = choose_file(names, lambda name: path_kind(folder / name) == "file", format_path(folder))
@@ -127,7 +127,7 @@ def detect_format(file: Path, data: bytes, source: str) -> str:
 
 
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
-    """Read a JSON file next to this one; empty if there is none. Its tokens must be valid Unicode."""
+    """Read a JSON file next to this one; empty if there is none. Tokens in it must be valid Unicode."""
     path = file.parent / name
     if path_kind(path) != "file":
         return {}

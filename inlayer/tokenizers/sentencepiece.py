@@ -37,7 +37,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         add_bos_eos: tuple[bool, bool] = (False, False),
         pad_token: str | None = None,
     ) -> None:
-        """Open a model; `add_bos_eos`: whether to add begin-of-text before and end-of-text after every text."""
+        """Open a model; `add_bos_eos`: whether to add begin-of-text before every text and end-of-text after it."""
         import sentencepiece
 
         self._source = source
@@ -62,7 +62,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._special_tokens_around = before, after
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        """Encode a block of texts at a time, so Ctrl-C works."""
+        """Encode one block of texts at a time, so that Ctrl-C works."""
         for text in texts:
             self._check_growth(text)
         rows: list[npt.NDArray[np.int32]] = []
@@ -76,7 +76,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         return str(self._exact.decode(self._valid_ids(ids, skip_special_tokens)))
 
     def _check_growth(self, text: str) -> None:
-        """Raise TokenizerError if the model's own normalization rules make this text far too long."""
+        """Raise TokenizerError if the model's normalization rules make this text far too long."""
         if len(self._exact.normalize(text)) > (limit := MAX_GROWTH * len(text) + MAX_ADDED):
             raise TokenizerError(f"{self._source}: its normalizer makes a text longer than {limit:,} characters")
 
@@ -91,7 +91,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         return str(self._exact.normalize(text))
 
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
-        """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
+        """Derive spans from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()
         with library_errors(f"{self._source} cannot encode this text"):
             self._check_growth(text)

@@ -2,7 +2,7 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids match `tiktoken.Encoding.encode(text, allowed_special="all")`; with parse_special=False, `encode_ordinary`
-- a file has only token bytes and ranks. Pattern and special tokens are in each model's own code, which is never run:
+- a file has only token bytes and ranks. The pattern and special tokens are in each model's code, which is never run:
   known files are recognized by the SHA-256 of their ranks, or by the config files next to them
 - tiktoken does not report pre-tokens. They are found with the same pattern in `regex`, and are None if the two may
   disagree: an unstable character (gigatoken.py), ids that do not follow from the pre-tokens, or a pattern that
@@ -39,7 +39,7 @@ RANK_LINE = re.compile(rb"\s*([!-~]+)[ \t]+(-?\d+)\s*")
 
 
 def looks_like_tiktoken(data: bytes) -> bool:
-    """Return whether most of the first lines are a word and an integer. parse_ranks reports those that are damaged."""
+    """Return whether most of the first lines are a word and an integer. parse_ranks reports damaged lines."""
     lines = [line for line in data[:4096].splitlines()[:16] if line.strip()]
     return sum(RANK_LINE.fullmatch(line) is not None for line in lines) * 2 > len(lines)
 
@@ -86,7 +86,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         around: tuple[Sequence[int], Sequence[int]] = ((), ()),
         pad_id: int | None = None,
     ) -> None:
-        """`fast_source` is the file with gigatoken's name for its pattern; `around` are ids added to every text."""
+        """`fast_source` is the file, with gigatoken's name for its pattern; `around` are ids added to every text."""
         check_numbering(ranks, special_tokens, source)
         import tiktoken
 
@@ -105,7 +105,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         allowed: Literal["all"] | set[str] = "all" if parse_special else set()
         try:
             return self._exact.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
-        except ValueError as error:  # its regex engine gives up on about a million whitespace characters in a row
+        except ValueError as error:  # the regex engine gives up on about a million whitespace characters in a row
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {first_line(error)}") from None
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -134,7 +134,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         return len(self._tokens)
 
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
-        """The bytes of the tokens add up to the text exactly."""
+        """Explain a text; the bytes of its tokens always add up to it exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
         source, own = text.encode(), [self._tokens[token_id] for token_id in ids]
         if b"".join(own) != source:
@@ -215,7 +215,7 @@ WHITE_SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def cased_words(restriction: str) -> str:
-    """Return a pattern for words that end where lower case turns to upper case, with a contraction at the end."""
+    """Return a pattern for words that end where lower case turns to upper case, perhaps with a contraction."""
     upper, lower, first = f"[{UPPER}{restriction}]", f"[{LOWER}{restriction}]", r"[^\r\n\p{L}\p{N}]?"
     return f"{first}{upper}*{lower}+{CONTRACTIONS}?|{first}{upper}+{lower}*{CONTRACTIONS}?"
 
@@ -249,7 +249,7 @@ CL100K_SPECIAL_TOKENS = {
 }  # fmt: skip
 ENCODINGS = {
     "kimi": TiktokenEncoding(pat_str=KIMI, scheme="kimi", special_tokens=kimi_special_tokens),
-    # no scheme: merges cannot produce some of its tokens, and gigatoken rejects such a file
+    # no scheme: merges cannot produce some of its tokens, so gigatoken rejects the file
     "llama3": TiktokenEncoding(pat_str=LLAMA_3, scheme=None, special_tokens=llama3_special_tokens),
     "r50k": TiktokenEncoding(pat_str=GPT_2, scheme="gpt2", special_tokens=lambda _: {"<|endoftext|>": 50256}),
     "p50k": TiktokenEncoding(pat_str=GPT_2, scheme=None, special_tokens=lambda _: {"<|endoftext|>": 50256}),

@@ -1,10 +1,10 @@
 """Untrusted tokenizer files: size limits, the validation of tokenizer.json, and one-line errors.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- libraries raise a plain Exception, and those in Rust panic on some files; both become a one-line TokenizerError
+- libraries raise a plain Exception, and Rust libraries panic on some files; both become a one-line TokenizerError
 - a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
-  1,000 ids. The factor by which all parts together can lengthen a text is computed when the file is opened; too large
-  a factor is an error. The same holds for what depends on it: the time of the model, and the lengths of all tokens
+  1,000 ids. The factor by which all parts together can lengthen a text is computed when the file is opened, and
+  must not be too large. Neither may what depends on it: the model's run time, and the total length of all tokens
 - too many steps are also an error: they take time even if none of them lengthens a text
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
@@ -46,21 +46,21 @@ PARTS = {
 }
 JSON_FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
-# Limits of what all parts together make of a text. ALBERT's file has the largest factor of published ones, 648: NFKD
-# and sentencepiece's rules each turn one character into up to 18, and Metaspace doubles. The others have at most 72,
+# Limits on how much all parts together lengthen a text. Of all published files, ALBERT's has the largest factor, 648:
+# NFKD and sentencepiece's rules each turn one character into up to 18, and Metaspace doubles. Others have at most 72,
 # tokens of up to 512 characters (GLM), words of 100 to 200, and 31,217 characters of added tokens (DeepSeek-V4).
 MAX_GROWTH, MAX_ADDED = 2048, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED
 ORDINARY_GROWTH = 72  # NFKC (18) and ByteLevel (4): the pieces of a Unigram model may have any length
 MAX_TOKEN_CHARACTERS = 1 << 20  # per character of a text: MAX_GROWTH tokens of 512 characters
 MAX_SEARCH = 1 << 26  # growth x length^2: WordPiece and Unigram copy all parts of a word at each of its positions
 MAX_ADDED_CHARACTERS = 1 << 23  # normalized contents of all added tokens
-MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text: a pattern is tried at each position
-SMALL_GROWTH = 4  # above it, patterns may have one repeated part; several would take growth^3 and more
+MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text, because a pattern is tried at each position
+SMALL_GROWTH = 4  # above this, a pattern may have only one repeated part; several would take growth^3 or more
 MAX_STEPS = 100  # total for all parts except the model; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION_FACTOR = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2, "WordPiece": 2, "BPEDecoder": 2, "CTC": 2}  # fmt: skip
-NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # only the largest of a sequence counts
+NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a sequence, only the largest counts
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
@@ -108,7 +108,7 @@ def parse_tokenizer_json(data: bytes, source: str) -> dict[str, Any]:
 
 
 def nodes_of(step: object, part: str) -> Iterator[Any]:
-    """Yield a step of a part and, if it is a Sequence, the steps in it; untrusted files can have any number."""
+    """Yield a step of a part and, if it is a Sequence, the steps in it. Lazy, because a file can have any number."""
     yield step
     inner = step.get(PARTS[part].replace("_", "")) if isinstance(step, dict) else None  # Sequences may lack a type
     for child in inner if isinstance(inner, list) else ():
@@ -163,7 +163,7 @@ def unreadable_part_error(config: dict[str, Any], source: str, error: Exception)
 
 
 def check_parts(config: dict[str, Any], source: str) -> None:
-    """Raise TokenizerError if a part of a tokenizer.json can make a text far longer, or has a pattern that can hang.
+    """Raise TokenizerError if a part of a tokenizer.json can make text far longer, or has a pattern that can hang.
 
     The parts are read without the vocabulary, which `tokenizers` would already normalize.
     """
@@ -179,7 +179,7 @@ def check_parts(config: dict[str, Any], source: str) -> None:
             raise TokenizerError(f"{source}: its normalizer's character map is malformed")
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
-    parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
+    parsed = json.loads(skeleton.to_str())  # includes the defaults of fields that the file omits
     check_growth(config, parsed, source)
     check_patterns(parsed, source)
 
@@ -189,7 +189,7 @@ def check_growth(config: dict[str, Any], parsed: dict[str, Any], source: str) ->
     growth, added, after = 1.0, 0.0, dict[str, tuple[float, float]]()
     for part in STEPS:
         steps = get_steps(parsed, part)
-        if part in ("post_processor", "decoder"):  # after the model, these only trim and restore
+        if part in ("post_processor", "decoder"):  # these run after the model, and only trim and restore
             steps = [step for step in steps if step["type"] not in ("ByteLevel", "Metaspace")]
         factor, more = growth_of(steps)
         growth, added = after[part] = growth * factor, added * factor + more
@@ -218,7 +218,7 @@ def check_growth(config: dict[str, Any], parsed: dict[str, Any], source: str) ->
 
 
 def check_model(config: dict[str, Any], source: str, growth: float) -> None:
-    """Raise TokenizerError if the model can take long for a text that became `growth` times as long."""
+    """Raise TokenizerError if the model can take too long for a text that grew by the factor `growth`."""
     model = config["model"]
     reach = len(model.get("continuing_subword_prefix") or "") + len(model.get("end_of_word_suffix") or "")
     if "max_input_chars_per_word" in model:
@@ -233,13 +233,13 @@ def check_model(config: dict[str, Any], source: str, growth: float) -> None:
 
 
 def longest_piece(config: dict[str, Any]) -> int:
-    """Return the length of the longest token of the model. A vocabulary with scores is a list of pairs."""
+    """Return the length of the model's longest token. A vocabulary with scores is a list of pairs."""
     vocab = config["model"]["vocab"]
     return max(map(len, vocab if isinstance(vocab, dict) else (piece for piece, _ in vocab)))
 
 
 def growth_of(steps: Iterable[dict[str, Any]]) -> tuple[float, float]:
-    """Return the largest factor by which all steps of a part can lengthen a text, and what they add on top."""
+    """Return the largest factor by which a part's steps can lengthen a text, and how much they add on top."""
     growth, added = 1.0, 0.0
     for is_form, run in itertools.groupby(steps, lambda step: step["type"] in NORMAL_FORMS):
         rules = [step_growth(step) for step in run]
@@ -260,11 +260,11 @@ def _has_whole_map(charsmap: object) -> bool:
 
 
 def check_patterns(config: dict[str, Any], source: str) -> None:
-    """Raise TokenizerError if a regular expression can take exponential time, or if all together are too long."""
+    """Raise TokenizerError if a regular expression can take exponential time, or if they are too long in total."""
     steps = [(part, step["pattern"]) for part in STEPS for step in get_steps(config, part) if "pattern" in step]
     patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
     is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
-    # normal forms do not lengthen an ordinary text, unless a step before them puts in characters that grow
+    # normal forms do not lengthen ordinary text, unless an earlier step inserts characters that grow
     steps_after = itertools.dropwhile(lambda step: step["type"] in NORMAL_FORMS, get_steps(config, "normalizer"))
     growth = sum(growth_of(steps_after))
     if growth**2 * len(patterns) > MAX_SCAN:

@@ -1,8 +1,10 @@
-"""RemoteRows: rows of a remote file, fetched one by one, or from a download of the whole table.
+"""RemoteRows: rows of a remote file, fetched individually, or read from a download of the whole table.
 
 source -> [remote rows] -> table
-- a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
-- a downloaded table ends in a checksum and gets its name when it is complete, so a part is never taken for the whole
+- for a few rows, only those are fetched. For many, the whole table is downloaded once (a download can resume), then
+  read from disk
+- a downloaded table ends with a checksum and gets its name when it is complete, so a part is never mistaken for the
+  whole
 Tested in tests/checkpoint/remote/test_remote_rows.py.
 """
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 # Beyond either limit, downloading the whole table is faster than fetching rows.
 MAX_FETCHED_SHARE = 1 / 8  # share of the table
 MAX_FETCHED_BYTES = 128 << 20
-MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
+MAX_GAP = 32 << 10  # reading up to this many bytes between two rows costs less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
 SYNC_BYTES = 16 << 20  # bytes of a download that are synced to disk at a time
 BLOCKS = 4  # blocks requested at a time
@@ -44,7 +46,7 @@ class RemoteRows(RowSource):
 
     def __init__(self, file: RemoteFile, offset: int, rows: int, row_bytes: int) -> None:
         self.file, self.offset, self.rows, self.row_bytes = file, offset, rows, row_bytes
-        self._fetched = 0  # rows so far: a loop over the whole table soon switches to a download
+        self._fetched = 0  # rows fetched so far, so a loop over the whole table soon switches to a download
         self._table: FileRows | None = None
 
     def read(self, ids: Ids, out: Bytes) -> None:

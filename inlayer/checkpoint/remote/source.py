@@ -1,10 +1,12 @@
-"""Remote files and the folders they are in: a hub repository at one commit, or a folder at a URL.
+"""Remote files and their folders: a hub repository at one commit, or a folder at a URL.
 
 source -> [remote files] -> Store -> Model
-- a branch is resolved to a commit once, and everything is read from that commit. Offline, the last one is used
+- a branch is resolved to a commit once, and everything is read from that commit. Offline, the last known commit
+  is used
 - plain HTTP servers cannot list a folder; there, files are found by their usual names
-- a file that any library downloaded with huggingface_hub is a local file; of others, ranges are read once and cached
-- a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
+- files already in the huggingface_hub cache are opened locally; other files are read by range, and ranges are cached
+- a file that may change (at any URL) is checked with the server once per process; offline, the last known version is
+  used
 Tested in tests/checkpoint/remote/test_remote_store.py, with faulty servers in test_transfer.py.
 """
 
@@ -51,10 +53,10 @@ MISSING = FileVersion(size=-1, etag="")  # the server reported that the file doe
 
 
 class RemoteFile(ByteFile):
-    """One remote file. Ranges of it are read once and then come from the cache.
+    """One remote file. Each range is read once, and then comes from the cache.
 
-    `label` is for messages: without query string and credentials, which may be secret. A file of the `hub` is part of a
-    commit, which never changes; its requests carry the hub's token.
+    `label` is for messages; it omits the query string and credentials, which may be secret. A `hub` file is part of a
+    commit, so it never changes; its requests carry the hub's token.
     """
 
     min_read = 64 << 10  # the whole header of most files costs one request
@@ -199,11 +201,11 @@ class RemoteFolder(Folder):
 
     def __init__(self, cache: DiskCache) -> None:
         self.cache = cache
-        self._opened = functools.cache(self._file)  # a file keeps its version: a change between two reads is an error
+        self._opened = functools.cache(self._file)  # each file keeps its version, so changes are detected
 
     @abstractmethod
     def _file(self, name: str) -> ByteFile:
-        """Return a file of the folder by its plain name."""
+        """Return a file in the folder by its plain name."""
 
     def describe(self, file: str | None) -> str:
         return self.label if file is None else self.prefix + file
@@ -267,7 +269,7 @@ class HubFolder(RemoteFolder):
         return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True)
 
     def _look_up(self, revision: str) -> list[Any]:
-        """Return the commit of a revision and its files: from the hub, or the last known ones."""
+        """Return the commit of a revision and its files, from the hub or as last known."""
         from huggingface_hub import constants
 
         key, error_prefix = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
@@ -303,7 +305,7 @@ class HubFolder(RemoteFolder):
         return [commit, [file for file in files if "/" not in file]]
 
     def _find_snapshot(self, revision: str) -> list[Any] | None:
-        """Return the commit that another library downloaded, if its weights can be found without a listing."""
+        """Return the commit that another library downloaded; None if finding its weights requires a listing."""
         from huggingface_hub import snapshot_download
 
         try:
@@ -345,7 +347,7 @@ class UrlFolder(RemoteFolder):
 
 
 def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | None]:
-    """Return the folder that a hub id or URL names, and the one file in it if it names a file."""
+    """Return the folder that a hub id or URL refers to, and the file name if it refers to one file."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme == "hf":
         hub = HUB_SOURCE.fullmatch(source)

@@ -4,8 +4,8 @@ source -> [remote files] -> Store -> Model
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
   compression. HfFileSystem accepts whatever the server sends (measured in docs/decisions.md)
 - the hub's token is sent only to the hub, never to another host that it redirects to
-- the cache is disposable: a damaged range is fetched again; on a full disk, nothing is kept
-Tested with faulty servers in tests/checkpoint/remote/test_transfer.py, the cache in test_cache.py.
+- the cache is disposable: a damaged range is fetched again, and nothing is kept if the disk is full
+Tested with faulty servers in tests/checkpoint/remote/test_transfer.py; the cache is tested in test_cache.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TransferError(Exception):
 
 
 class FileVersion(NamedTuple):
-    """Size and ETag of a file. They change when its content does."""
+    """Size and ETag of a file, which change when its content does."""
 
     size: int
     etag: str
@@ -88,7 +88,7 @@ def is_unknown_host(error: BaseException | None) -> bool:
 
 
 def convert_error(error: Exception, label: str) -> Exception:
-    """Return the error to report instead of the library's."""
+    """Return the error to raise instead of the library's."""
     if isinstance(error, (InlayerError, TransferError)):
         return error
     if isinstance(error, FileNotFoundError):
@@ -101,7 +101,7 @@ def convert_error(error: Exception, label: str) -> Exception:
 
 
 def _not_connected(error: Exception) -> str:
-    """Describe a failed connection; aiohttp's own message also contains the connection's settings."""
+    """Describe a failed connection, without the connection settings in aiohttp's own message."""
     cause = getattr(error, "os_error", None)
     refused = isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause)
     if type(error).__name__ != "ClientConnectorError" or not refused:  # proxies, unknown hosts, TLS
@@ -110,7 +110,7 @@ def _not_connected(error: Exception) -> str:
 
 
 def one_line_error(error: object) -> str:
-    """Return an untrusted text or an exception, short and on one line."""
+    """Return untrusted text or an exception, shortened, on one line."""
     text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
     return printable(text)[:160].removesuffix(": ")
 
@@ -137,7 +137,7 @@ async def get_range(
             if response.status >= 400 and response.status != 416:
                 raise status_error(response.status, response.headers, label, hub=hub)
             size = file_size(response, start, stop, label)
-            # The hub sends an ETag along with its redirects; those of its CDNs may differ.
+            # The hub sends an ETag with its redirects; its CDNs may send different ones.
             linked = [hop.headers["X-Linked-ETag"] for hop in response.history if "X-Linked-ETag" in hop.headers]
             etag = (*linked, response.headers.get("ETag") or response.headers.get("Last-Modified", ""))[0]
             accept(FileVersion(size, one_line_error(etag.removeprefix("W/").strip('"'))))
@@ -188,7 +188,7 @@ def status_error(status: int, headers: Mapping[str, str], label: str, *, hub: bo
         return MissingFileError(f"{label} does not exist: the hub has no such repository, or it is private ({login})")
     if status in {404, 410}:
         return MissingFileError(f"{label} does not exist")
-    if not hub and status in {401, 403}:  # object stores do not reveal what does not exist
+    if not hub and status in {401, 403}:  # object stores do not reveal whether a file exists
         return MissingFileError(f"{label} does not exist or is not public: the server responded with status {status}")
     return CheckpointError(f"{label} cannot be read: the server responded with status {status}")
 
@@ -203,7 +203,7 @@ def check_online(label: str) -> None:
 
 @lru_cache(maxsize=16)
 def open_filesystem(protocol: str, _pid: int) -> Any:
-    """Open an fsspec file system, shared by the threads of a process: its event loop does not survive a fork."""
+    """Open an fsspec file system, shared by all threads but not across forks, which its event loop does not survive."""
     try:
         import fsspec
 
@@ -224,7 +224,7 @@ def open_filesystem(protocol: str, _pid: int) -> Any:
 
 
 def open_cache() -> DiskCache:
-    """Return the cache of this user, in huggingface_hub's folder for other libraries."""
+    """Return this user's cache, in huggingface_hub's folder for other libraries."""
     from huggingface_hub import constants
 
     return DiskCache(Path(constants.HF_ASSETS_CACHE, "inlayer", "remote", "v3"))
@@ -236,7 +236,7 @@ def digest(*parts: object) -> str:
 
 
 class DiskCache:
-    """Ranges, values, and files in a folder; nothing is kept if it cannot be written."""
+    """Ranges, values, and files in a folder; nothing is kept if the folder cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._free_bytes = folder, 0  # bytes that can be written before the cache is scanned again
