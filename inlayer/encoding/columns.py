@@ -1,8 +1,8 @@
-"""Rows of texts with their other columns, and the type of each column, which is the same throughout a run.
+"""Rows of texts with their other columns. Each column has one type throughout a run.
 
 files -> [rows of texts, columns of one type] -> parts -> one file
-- a row whose value type conflicts with earlier rows is a bad row. It is reported when it is read, not when parts are
-  joined
+- a row with a value whose type conflicts with earlier rows is a bad row. It is reported when it is read, not when
+  parts are joined
 - a type may widen: from null to any type, from integers to floats, or when an object gets new fields
 Tested in tests/encoding/test_columns.py and test_commands.py.
 """
@@ -36,7 +36,7 @@ class TextRows(NamedTuple):
         if isinstance(self.others, list):
             others = [self.others[index] for index in kept]
         else:
-            others = self.others.take(np.array(kept, np.int64))  # for Arrow, an empty list has no type
+            others = self.others.take(np.array(kept, np.int64))  # Arrow cannot tell the type of an empty list
         return TextRows(
             [self.texts[index] for index in kept], others, self.place, [self.numbers[index] for index in kept]
         )
@@ -51,7 +51,7 @@ class TextRows(NamedTuple):
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # a batch lacks column names and categories
+        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # batches lack column names and categories
             stream.write_table(self.others.combine_chunks())
         data: bytes = sink.getvalue().to_pybytes()
         return data
@@ -64,7 +64,7 @@ def column_errors(name: str | None = None, kind: str = "Parquet", instead: str =
         yield
     except InputError:
         raise
-    except (ValueError, TypeError, NotImplementedError, OverflowError, LookupError) as error:  # also those of pyarrow
+    except (ValueError, TypeError, NotImplementedError, OverflowError, LookupError) as error:  # or pyarrow's errors
         reason = " ".join(str(error).split())[:160]
         column = "a column" if name is None else f"column {quote(name)}"
         raise InputError(
@@ -77,7 +77,7 @@ class ColumnTypes:
 
     Args:
         text_column: The name of the text column.
-        on_bad_row: Called with the location of a row that does not match and its problem; may raise.
+        on_bad_row: Called with the location and the problem of a row that does not match; may raise.
         schemas: Schemas of the finished parts.
     """
 

@@ -1,9 +1,9 @@
 """encode: texts to vectors, in batches.
 
 text -> ids -> rows -> pooling -> [vectors]
-- special tokens are ignored: none are added, and those that occur in a text are skipped, as is the unknown token. A
-  model2vec or StaticEmbedding folder follows that library's rules
-- a text is never truncated; one without tokens gives zeros
+- special tokens are ignored: none are added, and those that occur in a text are skipped, as is the unknown token. For a
+  model2vec or StaticEmbedding folder, that library's rules apply
+- a text is never truncated; a text without tokens gives zeros
 - a text's vector depends only on that text, not on its batch or on the number of threads
 - see also: sums of rows (row_pooling.py), fitted weights (weighting.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
@@ -40,7 +40,7 @@ BATCH = 65_536  # texts; gigatoken caches the words of a batch
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
 TOKEN_VALUES = 2**22  # values of token vectors per streamed batch: 16 MB
 TEXT_VALUES = 2**24  # values of text vectors per streamed batch: 64 MB
-BATCH_CHARACTERS = 2**24  # limit for a batch, which holds fewer texts if they are longer
+BATCH_CHARACTERS = 2**24  # limit for a batch, which has fewer texts if they are longer
 TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # errors that a text can cause
 SAMPLE = 1024  # number of rows and tokens in a checksum
 BLOCK_BYTES = 2**24  # bytes of rows read at a time to compute the version
@@ -68,7 +68,7 @@ class TokenVectors(NamedTuple):
 
 
 class EncodeSettings(NamedTuple):
-    """How a text's rows become its vector."""
+    """Settings for turning a text's rows into its vector."""
 
     pool: str = "mean"
     normalize: bool = False
@@ -92,7 +92,7 @@ class EncodeSettings(NamedTuple):
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
         if self.normalize:
             wide = vectors.astype(np.float64)
-            with np.errstate(invalid="ignore"):  # a row that contains infinity has no direction and becomes NaN
+            with np.errstate(invalid="ignore"):  # a vector that contains infinity has no direction and becomes NaN
                 norms = np.sqrt(np.vecdot(wide, wide))[:, None]
                 vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
         with np.errstate(over="ignore"):
@@ -155,7 +155,7 @@ class Encoder:
         A few short texts are tokenized individually, because starting the threads for a batch takes longer.
         """
         if len(texts) <= SMALL_BATCH and all(isinstance(text, str) and len(text) <= SHORT_TEXT for text in texts):
-            with suppress(TextError):  # the error for a batch names the text
+            with suppress(TextError):  # the batch below raises an error that names the text
                 return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
         return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
@@ -184,8 +184,8 @@ class Encoder:
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
         """Yield vectors batch by batch, for validated settings.
 
-        By default, vectors are yielded in smaller batches than texts are tokenized in. Their memory is reused once the
-        caller drops a batch; allocating new memory takes longer than the lookup.
+        By default, vectors are yielded in smaller batches than texts are tokenized in. A batch's memory is
+        reused once the caller drops it, because allocating new memory takes longer than the lookup.
         """
         per_token = settings.pool == "none"
         for ids in self._id_batches(texts, batch_size):
@@ -218,7 +218,7 @@ class Encoder:
         return settings.postprocess(vector if self.weighting is None else self.weighting.transform(vector))
 
     def checksum(self) -> int:
-        """Return a checksum of all weights and a sample of rows, tokens and ids, which changes with the model."""
+        """Return a checksum of all weights and a sample of rows, tokens, and ids, which changes with the model."""
         count = self.pooler.table.num_embeddings
         sample = np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64)
         arrays = [self.pooler.table.rows(sample), self.pooler.scale]
@@ -231,7 +231,7 @@ class Encoder:
         return zlib.crc32(b"\0".join(data))
 
     def version(self) -> str:
-        """Return a version that changes with any row: a checksum of all rows, or the version of the remote file."""
+        """Return a version that changes if any row does: a checksum of all rows, or a remote file's version."""
         crc, source = 0, self.pooler.table.source
         if self._remote and not isinstance(source, FileRows):  # reading all rows would download the table
             return str(getattr(getattr(source, "file", None), "version", None))
@@ -299,7 +299,7 @@ def _skipped_ids(model: Model) -> frozenset[int]:
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
-    """Split texts into lists of `batch_size`, by default a size that is fast and limits memory."""
+    """Split texts into lists of `batch_size`; the default size is fast and limits memory."""
     if batch_size is not None:
         check_size(batch_size, "batch_size")
     source = iter(_as_iterable(texts))

@@ -1,4 +1,4 @@
-"""Lines of a stream, in constant memory: a line that is too long is skipped without being held in memory.
+"""Reads the lines of a stream in constant memory: a line that is too long is skipped without being kept in memory.
 
 bytes -> [lines] -> rows of texts
 Tested in tests/encoding/test_commands.py.

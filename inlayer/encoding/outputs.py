@@ -1,4 +1,4 @@
-"""The outputs of `inlayer embed`: .npy, .safetensors, .parquet, and .jsonl, written in parts and joined at the end.
+"""Outputs of `inlayer embed`: .npy, .safetensors, .parquet, and .jsonl, written in parts and joined at the end.
 
 rows of texts, vectors -> parts -> [file]
 - a part is complete or absent; the output is a single file, renamed into place once all parts are complete
@@ -34,7 +34,7 @@ from inlayer.tables import StoredTable
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
-CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # how numpy and Python report truncated files
+CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # errors for truncated files
 METADATA = "inlayer"  # key of the settings in a file's metadata
 JOINED_BYTES = 2**24  # bytes copied at a time
 
@@ -79,7 +79,7 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
 def _json_line(row: dict[str, Any]) -> str:
     """Return a row as a line of JSON. NaN and infinity become null, because JSON does not have them."""
     line = json.dumps(row, default=str)
-    if "NaN" in line or "Infinity" in line:  # but the word may be part of a text
+    if "NaN" in line or "Infinity" in line:  # the word may also be part of a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
     return line + "\n"
 
@@ -174,7 +174,7 @@ def map_array(path: Path) -> np.memmap[Any, Any]:
             return np.lib.format.open_memmap(path, mode="r")
     except InputError:
         raise
-    except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
+    except Exception as error:  # numpy parses the header as a Python literal; an untrusted header may raise anything
         cause = "; was the download cut short?" if CUT_SHORT.search(str(error)) else ""
         raise InputError(f"{format_path(path)} is not a .npy file of numbers: {str(error)[:160]}{cause}") from None
 

@@ -1,9 +1,9 @@
-"""The run of `inlayer embed --engine ray`: Parquet files to vectors on many machines, with Ray Data.
+"""RayJob: `inlayer embed --engine ray`, which turns Parquet files into vectors on many machines with Ray Data.
 
 row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
-- a part contains the rows of one slice of a row group. Its worker writes it to the folder of parts, which all machines
-  share, and renames it once it is complete. Ray reruns the tasks of a killed worker, and a slice that is embedded twice
-  is still one file, so no row is lost or repeated
+- a part contains the rows of one slice of a row group. A worker writes the part to a folder that all machines share,
+  and renames it once it is complete. Ray reruns a killed worker's tasks, and a slice that is embedded twice is still
+  one file, so no row is lost or repeated
 - a part's name contains its slice, its row group, the version of its input file, and its number of rows
 - see also: locking, settings, joining (resumable_job.py); reading row groups (reader.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
@@ -43,7 +43,7 @@ class RowGroup(NamedTuple):
 
 
 class RayJob(EmbedJob):
-    """Embeds the rows of Parquet files on a Ray cluster: the one named by RAY_ADDRESS, or this machine.
+    """Embeds the rows of Parquet files on the Ray cluster named by RAY_ADDRESS, or on this machine.
 
     Args:
         arguments: Positional arguments of `EmbedJob`.
@@ -109,7 +109,7 @@ class RayJob(EmbedJob):
             "field": self.reader.field, "keep_columns": self.reader.keep_columns, "skip_bad_rows": self.skip_bad_rows,
             "folder": str(self.folder.resolve()), "suffix": self.out.suffix,
         }  # fmt: skip
-        with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
+        with redirect_stdout(sys.stderr):  # Ray prints to stdout when a worker dies
             try:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)
                 ray.data.DataContext.get_current().enable_progress_bars = False
@@ -156,7 +156,7 @@ class GroupWorker:
         def on_bad_row(location: str, problem: str) -> None:
             bad.append((location, problem))
             if not self.skip_bad_rows:
-                raise InputError(problem)  # the command reports it with its location, and stops
+                raise InputError(problem)  # the command reports the problem with its location, and stops
 
         reader = Reader([], field=self.field, per_file=False, on_bad_row=on_bad_row, keep_columns=self.keep_columns)
         types = ColumnTypes(reader.text_column, on_bad_row) if self.suffix == ".parquet" else None

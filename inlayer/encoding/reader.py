@@ -1,10 +1,10 @@
 """Reader: the input of `inlayer embed`, read from files, folders, patterns, and standard input.
 
 [files] -> rows of texts -> vectors
-- .txt and unknown suffixes (one text per line, or per file), .jsonl, .csv, .tsv, and .parquet; all but the last also
+- .txt and unknown suffixes (one text per line, or per file), .jsonl, .csv, .tsv, and .parquet; all but .parquet also
   as .gz and .zst
 - standard input contains one text per line, or one JSON object per line if a field is named
-- a file is read block by block: memory does not depend on its size
+- a file is read block by block, so memory use does not depend on its size
 - a bad row is never dropped silently: `on_bad_row` gets its file, number, and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
 """
@@ -36,7 +36,7 @@ from inlayer.tokenizers.base import check_text
 Record = tuple[str, dict[str, Any]]  # a text, and the other columns of its row
 ROWS, ROWS_BYTES = 16_384, 2**25  # read at a time from a table: rows or bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (by default), and the vectors of an output
-FILE = "file"  # column: the source of a text, if there are several text files
+FILE = "file"  # column: a text's source file, if there are several text files
 CSV_PROBLEMS = {  # part of a csv.Error's message -> the problem and its fix
     "field limit": f"{TOO_LONG}; is a quote not closed?",
     "end of data": 'a quote is not closed, so the rest of the file is one record; close it, or write "" for a quote '
@@ -75,7 +75,7 @@ class Reader:
         sources: Sources, as returned by `find_sources`.
         field: The column that contains the texts; by default "text", or the only column.
         per_file: Read a text file as one text instead of one text per line.
-        on_bad_row: Called with the location of a bad row and its problem; may raise.
+        on_bad_row: Called with the location and the problem of a bad row; may raise.
         keep_columns: Also read the other columns.
     """
 
@@ -109,7 +109,7 @@ class Reader:
                 self.empty_files.append(name)
 
     def without_reports(self) -> Reader:
-        """Return a reader of the same texts that skips bad rows silently and does not keep other columns."""
+        """Return a reader for the same texts that skips bad rows silently and drops other columns."""
         return Reader(
             self.sources, field=self.field, per_file=self.per_file, on_bad_row=lambda *_: None, keep_columns=False
         )

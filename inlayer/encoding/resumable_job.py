@@ -1,9 +1,9 @@
-"""EmbedJob: the resumable run of `inlayer embed`. Rows are embedded in parts, so a killed run can resume.
+"""EmbedJob: a resumable run of `inlayer embed`. Rows are embedded in parts, so a killed run can resume.
 
 rows of texts -> [parts] -> one file
 - parts are in a folder next to the output, `.NAME.part`. Parts are renamed into place when complete, and a part's name
-  contains the range of input rows that it covers, a checksum of all rows so far, and how many of them the model could
-  encode, so a killed run loses at most one part, and no part is written twice
+  contains the range of input rows that it covers, a checksum of all rows so far, and the number of rows that the model
+  could encode. A killed run loses at most one part, and no part is written twice
 - running the same command again checks the rows against the checksum and continues; different settings are an error
 - the output is renamed into place once all rows are written, and the folder is removed
 Tested with killed processes in tests/encoding/test_commands.py.
@@ -38,10 +38,10 @@ JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART_NAME}|\.(job\.json|{PA
 class Part(NamedTuple):
     """The fields in a part's name."""
 
-    start: int  # index of its first input row; with Ray, of its slice
-    end: int  # index after its last input row; with Ray, index of its row group
-    checksum: int  # checksum of all input rows so far; with Ray, the version of its file
-    rows: int  # number of rows in it
+    start: int  # index of the first input row; with Ray, of the slice
+    end: int  # index after the last input row; with Ray, index of the row group
+    checksum: int  # checksum of all input rows so far; with Ray, the input file's version
+    rows: int  # number of rows in the part
 
     @property
     def name(self) -> str:
@@ -202,7 +202,7 @@ class EmbedJob:
         try:
             join_parts(self._files(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             sync(joined)
-            check_output(self.out, self.settings.dtype, overwrite=self.overwrite)  # it may have been created since
+            check_output(self.out, self.settings.dtype, overwrite=self.overwrite)  # it may have been created meanwhile
             joined.replace(self.out)
         finally:
             joined.unlink(missing_ok=True)

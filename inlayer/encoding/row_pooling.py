@@ -1,11 +1,11 @@
-"""Pool the rows of many texts: mean, max, first, or last. Uses numpy, or torch or SciPy for large batches.
+"""Pools the rows of many texts: mean, max, first, or last. Uses numpy, or torch or SciPy for large batches.
 
 text -> ids -> rows -> [pooling] -> vectors
-- a text of up to SEGMENT tokens is summed in float32, in the order of its tokens; a longer one is a float64 sum of such
-  segments. torch, SciPy and numpy then give the same bits, for any batch size and number of threads. The error is at
-  most 1e-6 times the largest absolute value of the table; sums in float64 would make `encode` 60% slower
+- a text of up to SEGMENT tokens is summed in float32, in the order of its tokens; a longer text is a float64 sum of
+  segments of that length. torch, SciPy, and numpy then give the same bits for any batch size and number of threads. The
+  error is at most 1e-6 times the largest absolute value of the table; sums in float64 would make `encode` 60% slower
 - token weights are multiplied into the rows before they are summed, for the same reason
-- a table of up to MAX_TABLE_BYTES is kept in float32; of a larger one, each batch reads the rows that occur in it
+- a table of up to MAX_TABLE_BYTES is kept in float32; with a larger one, each batch reads only the rows that it needs
 - see also: pooling of hidden states, with masks and gradients (inlayer/pooling.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
@@ -33,12 +33,12 @@ Sums = Callable[[Vectors, Ids, Ids], Vectors]  # rows (V, D), ids (N,), offsets 
 POOLS = ("mean", "first", "last", "max", "none")
 SEGMENT = 32  # tokens
 MAX_TABLE_BYTES = 2**29  # the largest table that is kept in float32
-MAX_NUMPY_IDS = 4096  # up to this many, numpy is faster than starting anything else
-BLOCK_VALUES = 2**22  # values of rows gathered, or of sums of segments computed, at once: 16 MB
-BLOCK_TEXTS = 2048  # texts whose sums are computed at once, so they are still in the cache when they are divided
+MAX_NUMPY_IDS = 4096  # up to this many ids, numpy is faster than dispatching to torch or SciPy
+BLOCK_VALUES = 2**22  # values gathered, or computed as sums of segments, at a time: 16 MB
+BLOCK_TEXTS = 2048  # texts summed at a time, so the sums are still in the cache when they are divided
 MIN_VALUES_PER_THREAD = 2**20
 
-torch_process = os.getpid()  # threads are not forked: torch, used before a fork, would wait for them in the child
+torch_process = os.getpid()  # forks do not copy threads: if torch was used before a fork, the child would wait for them
 
 
 class RowPooler:
@@ -65,12 +65,12 @@ class RowPooler:
     def fill(self, ids: Ids, out: Vectors) -> None:
         """Write the rows of checked ids to `out` (n, D), on all cores.
 
-        Most of the time goes into page faults of newly allocated memory.
+        Most of the time is spent on page faults in newly allocated memory.
         """
         rows, index = self._of_batch(ids)
         step = max(MIN_VALUES_PER_THREAD // self.width, -(-ids.size // core_count()), 1)
         parts = [slice(start, start + step) for start in range(0, ids.size, step)]
-        # "clip" writes to `out` directly; the ids are checked
+        # "clip" writes to `out` directly; the ids were checked before
         map_in_threads(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts)
 
     def pool(self, ids: Ragged, mode: str, out: Vectors | None = None) -> Vectors:

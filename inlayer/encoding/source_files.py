@@ -3,8 +3,8 @@
 [arguments] -> files -> rows of texts -> vectors
 - in a folder or pattern, files with other suffixes are skipped and counted, and hidden files in a folder are ignored
 - a file given by name, or by a pattern that ends in its suffix, is read as text if its suffix is not known
-- a file that a pattern matches several times, through links, is read once
-- see also: reading them (encoding/reader.py)
+- a file that a pattern matches several times through links is read once
+- see also: reading the files (encoding/reader.py)
 Tested in tests/encoding/test_commands.py.
 """
 
@@ -34,7 +34,7 @@ def file_kind(path: Path) -> str:
 
 
 def find_sources(arguments: list[str]) -> tuple[list[Path | str], list[Path]]:
-    """Interpret each argument: a file, a folder, a pattern, "-" for standard input, or else a text.
+    """Interpret each argument as a file, a folder, a pattern, "-" for standard input, or otherwise a text.
 
     Also returns the files that were skipped because their suffix is not known.
     """

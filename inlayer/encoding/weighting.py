@@ -1,11 +1,12 @@
-"""Weighting: adjustments to the mean of a text's rows, fitted on a sample of texts.
+"""Weighting: adjusts the mean of a text's rows, after fitting on a sample of texts.
 
 rows -> [token weights] -> mean -> [minus common components, whitened] -> vectors
 - smooth inverse frequency: a token's row is weighted by a / (a + p), where p is its share of all tokens (Arora et al.,
   2017)
 - common components: directions shared by all texts are projected out
 - whitening: the mean is subtracted, and all directions get the same variance (Su et al., 2021)
-- stored as one .safetensors file: token weights (V,), mean (D,), and matrix (D, width), which is replaced atomically
+- stored as one .safetensors file with token weights (V,), mean (D,), and matrix (D, width); saving replaces it
+  atomically
 Tested against plain loops in tests/encoding/test_weighting.py. Quality on public data: docs/embed.md.
 """
 
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
 FILE = "weighting.safetensors"
-MIN_VARIANCE = 1e-9  # relative to the largest; directions below this are noise and are excluded
+MIN_VARIANCE = 1e-9  # relative to the largest variance; directions below this are noise and are excluded
 
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """Token weights and a linear map, fitted on texts, applied by `Model.encode(texts, weights=...)`.
+    """Token weights and a linear map, fitted on texts and applied by `Model.encode(texts, weights=...)`.
 
     `Weighting.fit` fits a weighting on texts, and `Weighting.load` reads one from a file.
 
@@ -166,7 +167,7 @@ class Weighting:
         """Write the weighting to a file.
 
         Args:
-            path: A file; or a folder, such as the model's, in which weighting.safetensors is written.
+            path: A file; or a folder, such as the model's, which gets a weighting.safetensors.
 
         Returns:
             The file.

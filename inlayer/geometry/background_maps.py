@@ -2,8 +2,8 @@
 
 table -> [PCA, then t-SNE] -> facts
 - each map is described once, in a thread. A request waits a few seconds for it; after that, the client must retry
-- t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
-  machine. Every process finds its result in the cache; an interrupted run leaves nothing there
+- t-SNE uses all cores for minutes, so it runs at low priority in a process that ends with this one, and only one runs
+  at a time on a machine. Every process finds the result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.
 """
 
@@ -70,6 +70,7 @@ class BackgroundMaps:
         return None if ready is None else ready[0]
 
     def _find(self, method: Method) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
+        """Return a map, or None if it is not ready, and whether a better one can be expected."""
         if self.remote:
             raise InputError("the table is remote; a map would download all of it")
         if self.table.num_embeddings > MAX_ROWS:
@@ -84,7 +85,7 @@ class BackgroundMaps:
         wait([future], WAIT)
         if not future.done():
             return None, True
-        ready = future.result()  # this raises the error of a failed PCA; without PCA, there is no t-SNE
+        ready = future.result()  # raises the error if PCA failed; without PCA, there is no t-SNE
         with self._lock:
             return ready, method != "pca" and chosen == "pca" and self._improve()
 
@@ -100,7 +101,7 @@ class BackgroundMaps:
         return load_cached(self._fingerprint, "tsne", cache_folder()) is not None
 
     def _improve(self) -> bool:
-        """Start computing t-SNE unless that has been tried; returns whether a result can be expected."""
+        """Start computing t-SNE unless that has been tried; return whether to expect a result."""
         if find_spec("openTSNE") is None or self.table.num_embeddings > MAX_TSNE_ROWS:
             return False
         if self._process is None and isinstance(self.table.source, FileRows):

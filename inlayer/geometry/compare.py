@@ -1,4 +1,4 @@
-"""Compare two tables: which tokens they share, which rows moved, and whether neighborhoods agree.
+"""Compares two tables: which tokens they share, which rows moved, and whether neighborhoods agree.
 
 table, table -> shared tokens -> [alignment -> movement, overlap]
 - tokens are matched by their bytes in running text, so models of different sizes or families can be compared:
@@ -7,12 +7,12 @@ table, table -> shared tokens -> [alignment -> movement, overlap]
 - rows are compared directly if the tables have the same width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
   norms and angles within it
-- overlap is the share of a token's K nearest shared tokens in one table that are also among its K nearest in the other.
-  It needs no alignment
+- overlap is the share of a token's K nearest shared tokens in one table that are also among its K nearest in the other;
+  it does not depend on the rotation
 - the page shows both maps side by side. The second is rotated, mirrored, and scaled onto the first (Procrustes over
   shared tokens). The shared tokens that moved most, and the tokens that only one model has, are colored; hovering and
   choosing a token affect both maps
-Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py, in Chromium in
+Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py, and in Chromium in
 tests/browser/test_map.py.
 """
 
@@ -47,13 +47,13 @@ SPACE = "▁".encode()  # SentencePiece's symbol for a space
 WORD_START = regex.compile(rb"(?=[^\W_]|[\x80-\xff])")
 MOVED_SHARE = 0.1  # share of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine
-MOVED_NORM = 1.1  # ratio of the norms; not compared if the second table was rotated, because its units differ
+MOVED_NORM = 1.1  # ratio of the norms; ignored if the second table was rotated, because its units differ
 MAX_LISTED = 200
 NamedTable = tuple[StoredTable, Vocabulary]
 
 
 class MovedRow(NamedTuple):
-    """A token that two models share, and its row in each.
+    """A token that two models share, with its row in each.
 
     Attributes:
         text: The text of the token.
@@ -92,7 +92,7 @@ class ModelComparison(NamedTuple):
         overlap: Mean share of nearest neighbors that a token has in both tables; None if too few tokens are shared.
         damaged: The first rows that are zero or not finite in one of the models. Rows that are zero in both are not
             included.
-        n_damaged: Number of all such rows.
+        n_damaged: Total number of damaged rows.
 
     Example:
         >>> result = inlayer.compare("default", "default")
@@ -118,7 +118,7 @@ class ModelComparison(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of two tables, with the ids of the tokens that both have, in one order, and of those that only it has."""
+    """One of two tables, with the ids of shared tokens (in the same order for both) and of tokens only it has."""
 
     table: StoredTable
     vocabulary: Vocabulary
@@ -205,7 +205,7 @@ def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
 
 
 def match_models(a: Model, b: Model) -> MatchedRows:
-    """Match the rows of two models, as `match_rows`."""
+    """Match the rows of two models; see `match_rows`."""
     return match_rows((a.table, a.vocabulary), (b.table, b.vocabulary), (a.source, b.source))
 
 
@@ -237,7 +237,7 @@ def match_rows(a: NamedTable, b: NamedTable, names: tuple[str, str] = ("A", "B")
 
 
 def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
-    """Return the id of every token, by its bytes; the first one if several tokens have the same."""
+    """Return the id of every token, by its bytes; the first id if several tokens have the same bytes."""
     ids_by_token: dict[bytes, int] = {}
     prefix = vocabulary.tokenizer._continuation_prefix if vocabulary.tokenizer is not None else b""
     for token_id in range(vocabulary.rows):
@@ -329,7 +329,7 @@ def compare_page(
     facts: Sequence[tuple[str, str]],
     progress: Progress = no_progress,
 ) -> str:
-    """Return the whole document; `facts` are labels and texts of the comparison."""
+    """Return the whole document; `facts` are labels and texts that describe the comparison."""
     points_a = projections[0].points
     points_b = align_points(points_a, projections[1].points, shared)
     order = shared.moved_first()

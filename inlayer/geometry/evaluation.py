@@ -1,10 +1,10 @@
-"""Scores of a table on public word lists: word similarity and analogies, compared with random and simple baselines.
+"""Scores for a table on public word lists: word similarity and analogies, compared with random and simple baselines.
 
 word lists -> rows -> [scores]
 - word similarity: Spearman's rank correlation of cosines with human judgments, for pairs whose words are both single
   tokens (`coverage` is their share), and for all pairs, where a word of several tokens is the mean of their rows.
-  `random_baseline` is the latter score for random rows. It shows what spelling alone explains: words that share tokens
-  are similar
+  `random_baseline` is the latter score for random rows, which shows how much spelling alone explains: words that share
+  tokens are similar
 - analogies: a question is included if its four words are single tokens with nonzero, finite rows. `nearest_baseline`
   answers with the token nearest to the third word alone, and `accuracy_with_inputs` does not exclude the inputs: only
   what exceeds both is due to the arithmetic. As in published scores, only the inputs are excluded, not variants of them
@@ -34,7 +34,7 @@ MAX_LINE = 1_000
 
 
 class SimilarityScore(NamedTuple):
-    """Agreement with human judgments on one list of word pairs; correlations are None if they are not defined."""
+    """Agreement with human judgments on one list of word pairs; a correlation that is not defined is None."""
 
     name: str
     pairs: int

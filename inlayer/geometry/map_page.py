@@ -1,13 +1,13 @@
-"""The map of a table: facts for a page, one HTML page that loads nothing, a labeled picture, or a Parquet file.
+"""The map of a table: facts for a page, a self-contained HTML page, a labeled picture, or a Parquet file.
 
 projection -> [facts, page, picture, file]
-- the facts are coordinates, texts, and how faithful each point is; map_canvas.js draws them
-- arrays are base64 of little-endian numbers, so 163,840 points stay a few megabytes; tokens are JSON that cannot end
-  its script element
+- the facts are coordinates, texts, and the faithfulness of each point; map_canvas.js draws them
+- arrays are base64 of little-endian numbers, so 163,840 points stay a few megabytes; tokens are JSON that cannot
+  close the script element around it
 - faithfulness is measured on a sample of rows, smaller for a larger table, because each row costs a pass over the table
 - the page of a table with up to MAX_NEIGHBOR_ROWS rows contains the true neighbors of every row. Finding them compares
   every row with every other
-Tested in Chromium in tests/browser/test_map.py, the facts in tests/web/test_maps.py, the files in
+Tested in Chromium in tests/browser/test_map.py; facts are tested in tests/web/test_maps.py, and files in
 tests/geometry/test_commands.py.
 """
 
@@ -41,11 +41,11 @@ MIN_SAMPLE = 32
 MAX_LISTED = 20
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
-MIN_COMPLETE = 200  # with as many words that are certainly complete, a picture labels no others
+MIN_COMPLETE = 200  # with this many certainly complete words, a picture labels no other tokens
 MAX_CANDIDATES = 1000  # words, and parts of words, that a picture tries to label
 NO_KIND = "bytes, special tokens, rows without token"
 KINDS = ("words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts", NO_KIND)
-EXAMPLES = [  # groups of words that should be close together, labeled first in a picture
+EXAMPLES = [  # groups of words that should be close together; a picture labels them first
     "seven", "five", "three", "hundred", "Monday", "Friday", "Sunday", "April", "London", "France", "Paris", "China",
     "king", "queen", "mother", "father", "love", "hate", "want", "think", "red", "blue", "green", "black",
 ]  # fmt: skip
@@ -70,13 +70,13 @@ class MapFacts(Facts):
     preservation_k: int  # neighbors considered per row
     trustworthiness: float
     n_omitted: int  # zero and non-finite rows
-    omitted_ids: list[int]  # ids of the first of them
+    omitted_ids: list[int]  # ids of the first few omitted rows
     # (V,) uint8: 1 for whole words, 2 if they look truncated, 3 if they are certainly complete; None if no tokenizer
     words: str | None = None
 
 
 def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProjection) -> MapFacts:
-    """Describe a projection; its faithfulness is measured here, unless the projection has it."""
+    """Describe a projection, measuring its faithfulness unless that has been measured already."""
     rows, omitted = table.num_embeddings, projection.omitted_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
     distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
@@ -167,7 +167,7 @@ def embedded_map(
 
 
 def token_kinds(vocabulary: Vocabulary) -> list[str]:
-    """Return what each row looks like, one of KINDS; the same as labelOrder in page/map_labels.js."""
+    """Return the kind of each row, one of KINDS, by the same rules as labelOrder in page/map_labels.js."""
     if vocabulary.tokenizer is None:
         return [NO_KIND] * vocabulary.rows
     whole = (vocabulary.words & ~vocabulary.truncated).tolist()
@@ -186,7 +186,7 @@ def _kind(text: str, *, is_word: bool) -> str:
 
 
 def kind_colors() -> dict[str, str]:
-    """Return the color of each of KINDS on a page: its style sheet defines NO_KIND first, and a light page first."""
+    """Return the color of each of KINDS on a page: its style sheet defines NO_KIND first, and the light theme first."""
     colors = re.findall(r"--kind-\d: (#\w+)", map_files("map_canvas.css"))
     return dict(zip((NO_KIND, *KINDS[:-1]), colors, strict=False))
 
@@ -231,7 +231,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
 
 def _labeled_rows(vocabulary: Vocabulary, drawn: Mask) -> tuple[list[int], list[int]]:
     """Return the rows of the example words, and other rows to label: words by id, then parts of words."""
-    if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
+    if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: for example, a byte tokenizer
         return [], np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
     by_text = {without_spaces(vocabulary.text(token_id)): token_id for token_id in reversed(words)}
@@ -285,7 +285,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
 
 
 def all_neighbors(table: StoredTable, points: Points, progress: Progress = no_progress) -> dict[str, Any]:
-    """Return the nearest rows of every row, -1 for a zero or non-finite row; nothing if the table is too large."""
+    """Return the nearest rows of every row, -1 for a zero or non-finite row; {} if the table is too large."""
     rows = table.num_embeddings
     if rows > MAX_NEIGHBOR_ROWS:
         return {}

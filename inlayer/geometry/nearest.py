@@ -31,7 +31,7 @@ from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
 BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so several arrays fit in the L2 cache
-BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
+BATCH_VALUES = 2**19  # for many queries: multiplying them by a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged together, if blocks are smaller
 MIN_BATCHED_QUERIES = 8  # with this many queries or more, BLAS multiplies them with each block
@@ -41,8 +41,8 @@ MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
 # Values of a rough search that are widened in one call. In shorter calls, our threads wait for the interpreter lock; in
 # longer ones, OpenBLAS starts its own threads.
 ROUGH_VALUES = 2**18
-NOISE = 2.0**-7  # largest relative change of a value by the bits below it
-ROUGH_ROUNDING = 2.0**-22  # error per channel that float32 sums can add to rough and exact cosines together
+NOISE = 2.0**-7  # largest relative change of a value caused by the bits below it
+ROUGH_ROUNDING = 2.0**-22  # error per channel that float32 sums can add to a rough and an exact cosine in total
 MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their rough cosines are unreliable
 SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # keep files mapped
 
@@ -73,7 +73,7 @@ def nearest(
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
-            if part == 0:  # the other threads are about as far along
+            if part == 0:  # other threads have made about the same progress
                 progress(min((int(ids_N[-1]) + 1) * len(parts), rows), rows)
         return best.merge()
 
@@ -88,7 +88,7 @@ def nearest(
 def nearest_excluding_self(
     table: StoredTable, own_ids: npt.ArrayLike, queries: npt.ArrayLike, k: int, **options: Any
 ) -> tuple[Ids, Vectors]:
-    """Like `nearest`, but without the row that each query comes from: `own_ids` (Q,)."""
+    """Like `nearest`, but exclude the row that each query comes from: `own_ids` (Q,)."""
     ids_QK, scores_QK = nearest(table, queries, k + 1, **options)
     left_out_QK = ids_QK == np.asarray(own_ids)[:, None]
     left_out_QK[~left_out_QK.any(axis=1), -1] = True  # at least k others are nearer, or equal with smaller ids
@@ -97,7 +97,7 @@ def nearest_excluding_self(
 
 
 def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, float]]:
-    """Return the k rows nearest to a row of the table, as (id, cosine); none if the row is zero or not finite."""
+    """Return the k rows nearest to a row of the table, as (id, cosine); [] if the row is zero or not finite."""
     query_1D = table.rows([row]).astype(np.float64)
     norm = np.linalg.norm(query_1D)
     if norm == 0 or not np.isfinite(norm):
@@ -108,18 +108,18 @@ def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, floa
 
 
 class TopRows:
-    """The best rows of each query so far. Rows that may be among them are collected and merged many at a time."""
+    """The best rows for each query so far. Rows that may belong to them are collected, and merged many at a time."""
 
     def __init__(self, queries: int, k: int) -> None:
         self._ids = np.full((queries, k), -1, np.int64)
         self._scores = np.full((queries, k), NO_DIRECTION, np.float32)
-        self._worst_Q = self._scores[:, -1]  # no better than the k-th best of each query
+        self._worst_Q = self._scores[:, -1]  # at most the k-th best score of each query
         self._pending: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
 
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
         queries, k = self._ids.shape
-        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its best rows
+        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # from the first block, keep only the best rows
             kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
             self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
         worst_Q = self._worst_Q
@@ -136,7 +136,7 @@ class TopRows:
         queries, k = self._ids.shape
         current = np.repeat(np.arange(queries), k), self._ids.reshape(-1), self._scores.reshape(-1)
         rows, ids, scores = (np.concatenate(parts) for parts in zip(current, *self._pending, strict=True))
-        order = np.lexsort((-scores, rows))  # stable: equal scores stay ordered by id, because ids come in that order
+        order = np.lexsort((-scores, rows))  # stable: equal scores stay in the order of their ids
         first = np.searchsorted(rows[order], np.arange(queries))[:, None] + np.arange(k)
         self._ids, self._scores, self._pending = ids[order][first], scores[order][first], []
         self._worst_Q = np.maximum(self._worst_Q, self._scores[:, -1])
@@ -148,7 +148,7 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids) -> Iterator
     many = len(queries_QD) >= MIN_BATCHED_QUERIES
     values = BATCH_VALUES if many else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
-    # Without BLAS, a block takes microseconds, so what can wait is done once per chunk of several blocks.
+    # Without BLAS, a block takes microseconds, so anything that can wait is done once per chunk of several blocks.
     chunk = size if many else -(-CHUNK_ROWS // size) * size
     scores_QN, squares_N = np.empty((len(queries_QD), chunk), np.float32), np.empty(chunk, np.float32)
     for start, rows_ND in float32_blocks(table, ids, size):
@@ -224,7 +224,7 @@ def to_float32(rows: Array, out: Vectors | None = None) -> Vectors:
 
 
 def _is_mapped(table: StoredTable) -> bool:
-    """Return whether the rows of a local file are used where they are stored, without a copy."""
+    """Return whether the rows of a local file are used in place, without a copy."""
     return table.decode_rows is None and isinstance(getattr(table.source, "offset", None), int)
 
 

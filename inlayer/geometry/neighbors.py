@@ -2,9 +2,9 @@
 
 query -> vector -> [nearest rows] -> tokens
 - the query's own tokens are excluded, and so are special tokens, unless requested
-- an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without its inputs.
-  Where a baseline gives the same answer, the arithmetic added nothing. Without its inputs also means without variants
-  of them: "Woman" and "woman" do not answer an analogy with " woman"
+- an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without the inputs.
+  Where a baseline gives the same answer, the arithmetic added nothing. Excluding the inputs also excludes variants of
+  them: "Woman" and "woman" do not answer an analogy with " woman"
 - see also: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
 Tested against a plain computation on real models in tests/geometry/test_neighbors.py.
 """
@@ -126,7 +126,7 @@ def find_analogy(
     pairs = [query_vector(word, table, vocabulary) for word in words]
     a, b, c = normalized([vector for vector, _ in pairs], table.embedding_dim)
     inputs = [token_id for _, ids in pairs for token_id in ids]
-    named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
+    named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector is not a word
     inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
     allowed = vocabulary.allowed(words_only=words_only)

@@ -40,13 +40,13 @@ from inlayer.threads import in_thread
 Method = Literal["best", "pca", "tsne"]
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
 EXACT_WIDTH = 1024
-TSNE_WIDTH = 50  # principal components that t-SNE starts from
-TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
+TSNE_WIDTH = 50  # number of principal components that t-SNE starts from
+TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and steps between progress reports
 PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
-USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
+USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, sums of products fit in float32
 OVERSAMPLING, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
-ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
+ROUNDING = 2.0**-22  # cosines of equal rows can differ by this much; such ties do not count as errors of a map
 BATCH_SCORES = 2**22  # cosines in memory at a time: 16 MB, unless the table has more rows
 Points = npt.NDArray[np.float32]
 Blocks = Callable[[Progress], Iterator[tuple[int, Points]]]
@@ -68,8 +68,8 @@ class TableProjection(NamedTuple):
 
     Attributes:
         method: "pca" or "tsne".
-        points: The coordinates (V, 2) in float32; NaN for rows that are zero or not finite. Divided by a power of two
-            if the largest norm is far from ordinary norms.
+        points: The coordinates (V, 2) in float32; NaN for rows that are zero or not finite. They are divided by a power
+            of two if the largest norm is far outside the usual range.
         explained_variance_ratio: Share of the variance that the points preserve (PCA only).
         complete: False if t-SNE was interrupted.
         axes: The matrix (D, 2) in float32 that maps centered rows to points (PCA only).
@@ -102,7 +102,7 @@ def project(
     fingerprint: str | None = None,
     progress: Progress = no_progress,
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder for results, named by `fingerprint`, the table's fingerprint.
+    """Map every row of a table; `cache` is a folder for results, named by the table's `fingerprint`.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
@@ -201,7 +201,7 @@ def _tsne(table: StoredTable, progress: Progress) -> TableProjection:
 def _fit_tsne(rows: Vectors, progress: Progress) -> tuple[Array, bool]:
     """Return points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points computed so far.
 
-    Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
+    Before the first step, there are no points, and Ctrl-C raises KeyboardInterrupt.
     """
     try:
         from openTSNE import TSNE
@@ -217,14 +217,14 @@ def _fit_tsne(rows: Vectors, progress: Progress) -> tuple[Array, bool]:
                 progress(min(calls * REPORT_EVERY, TSNE_STEPS), TSNE_STEPS)
         except KeyboardInterrupt:
             interrupted = True
-        return interrupted  # true ends the computation
+        return interrupted  # True ends the computation
 
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)  # openTSNE warns about a larger one
     model = TSNE(
         perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1,
         callbacks=report, callbacks_every_iters=REPORT_EVERY,
     )  # fmt: skip
-    # Finding the neighbors of a large table takes minutes of compiled code that does not react to Ctrl-C.
+    # Finding the neighbors in a large table takes minutes in compiled code, which does not react to Ctrl-C.
     try:
         latest = np.array(in_thread(model.fit, rows, "inlayer-tsne").result())
     except KeyboardInterrupt:
@@ -235,12 +235,12 @@ def _fit_tsne(rows: Vectors, progress: Progress) -> tuple[Array, bool]:
 
 
 def missing_tsne_error() -> MissingExtraError:
-    """Return the error if openTSNE is not installed."""
+    """Return the error to raise if openTSNE is not installed."""
     return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs no extra package")
 
 
 def cache_folder() -> Path:
-    """Return the folder of the user's maps."""
+    """Return the folder that caches the user's maps."""
     import platformdirs
 
     return platformdirs.user_cache_path("inlayer") / "maps"

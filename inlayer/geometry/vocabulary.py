@@ -1,4 +1,4 @@
-"""The texts of a table's rows, and filters on them: whole words, a script, special tokens.
+"""The texts of a table's rows, and filters on rows: whole words, a script, special tokens.
 
 tokenizer -> [texts, masks] -> which rows a search may return
 - a row's text is the text of its token; a row without a token has none
@@ -36,14 +36,14 @@ def without_spaces(text: str | None) -> str:
 
 
 class Vocabulary:
-    """What the rows of a table stand for. Without a tokenizer, rows have no texts, and no filter can be used."""
+    """The texts of a table's rows. Without a tokenizer, rows have no texts, and no filter can be used."""
 
     def __init__(self, tokenizer: Tokenizer | None, rows: int) -> None:
         self.tokenizer, self.rows = tokenizer, rows
 
     @cached_property
     def texts(self) -> list[str | None]:
-        """The text of every row; None without a token. Bytes that are not whole characters are written as escapes."""
+        """The text of every row; None without a token. Bytes that do not form whole characters are escaped."""
         tokens = (token_bytes(self.tokenizer, token_id) for token_id in range(self.rows))
         return [None if token is None else text_of_bytes(token) for token in tokens]
 
@@ -72,7 +72,7 @@ class Vocabulary:
 
     @cached_property
     def inflected(self) -> Mask:
-        """Words that are certainly complete: other words with an ending, and those that take an "s"."""
+        """Words that are certainly complete: those that are another word plus an ending, and those that take an "s"."""
         words = self._ids_by_word
         mask = np.zeros(self.rows, np.bool_)
         for word, token_id in words.items():
@@ -129,7 +129,7 @@ class Vocabulary:
         return self.as_in_text(text)[1]
 
     def as_in_text(self, text: str) -> tuple[str, list[int]]:
-        """Return a word or text as it occurs in running text, after a space unless that takes more tokens; its ids."""
+        """Return text as it occurs in running text (after a space unless that takes more tokens), and its ids."""
         tokenizer = self._tokenizer()
         if not text.strip():
             raise InputError("the query is empty; pass a word, a text, or a token id")

@@ -4,7 +4,7 @@ const page = (id) => document.getElementById(id);
 const compared = JSON.parse(page("data").textContent);
 const numbers = (text, kind) => new kind(readMapData({ points: text }).points.buffer);
 const MAX_MARKED = 20; // moved tokens with a large dot and, where there is room, a label
-const MAX_ONLY = 200; // tokens of one model that are listed
+const MAX_ONLY = 200; // tokens listed that only one model has
 const sides = compared.sides.map((side) => ({
   ...readMapData(side), groups: byteArray(side.groups), ids: numbers(side.ids, Int32Array),
 }));
@@ -58,7 +58,7 @@ function heading(text) {
   return made;
 }
 
-// A list of tokens; `cells` makes what stands to the right of each.
+// A list of tokens; `cells` makes the cells to the right of each.
 function listOf(items, kind, cells) {
   const list = document.createElement("ol");
   list.className = "map-near";
@@ -104,7 +104,7 @@ function movedTitle() {
   return total > length ? `${rows}; the ${length} that ${verb} most` : rows;
 }
 
-// What the comparison found: damaged and moved rows, and the tokens of one model.
+// The findings of the comparison: damaged and moved rows, and the tokens that only one model has.
 function overview() {
   const rows = (indexes) => indexes.map((index) => ({ side: 0, id: sides[0].ids[index], index }));
   const count = (total, shown) => (total > shown ? `${total.toLocaleString("en")}, the first ${shown}` : total);

@@ -1,4 +1,4 @@
-// A map of a table on a canvas: every row is a point. Used by the map page, the comparison and the walk page.
+// A map of a table on a canvas: every row is a point. Used by the map, comparison, and walk pages.
 //
 // makeMap(canvas, data, options) -> map
 // data: {points, texts, neighborhood_preservation?, preservation_k?, near?, cosines?, k?}; a row with NaN is not on the map
@@ -7,8 +7,8 @@
 
 const MOVE_TIME = 400; // milliseconds
 const MAX_ZOOM = 4000;
-const MOVING_PIXELS = 2 ** 21; // pixels in the picture of the points while the view moves; larger canvases enlarge it
-const MOVING_POINTS = 2 ** 17; // points drawn while the view moves; if there are more, an even sample
+const MOVING_PIXELS = 2 ** 21; // pixels in the picture of the points while the view moves; larger canvases scale it up
+const MOVING_POINTS = 2 ** 17; // points drawn while the view moves; if there are more, an even sample is drawn
 const REST_TIME = 100; // milliseconds without movement, after which every point and every pixel is drawn
 
 function makeMap(canvas, data, options = {}) {
@@ -88,7 +88,7 @@ function makeMap(canvas, data, options = {}) {
       view = { x: from.x + (target.x - from.x) * part, y: from.y + (target.y - from.y) * part, scale };
     });
   }
-  // Panning is spread so that it looks even on the screen while the scale changes.
+  // Panning is paced so that it looks even on the screen while the scale changes.
   function panned(share, from, to) {
     const ratio = to / from;
     if (Math.abs(Math.log(ratio)) < 0.01) return share;
@@ -184,7 +184,7 @@ function makeMap(canvas, data, options = {}) {
   }
   function paintPoints(time) {
     const here = [view.x, view.y, view.scale, version].join();
-    if (lastPosition !== "" && here !== lastPosition) [movedAt, tip.hidden] = [time, true]; // the point is elsewhere now
+    if (lastPosition !== "" && here !== lastPosition) [movedAt, tip.hidden] = [time, true]; // the point has moved
     lastPosition = here;
     const moving = time - movedAt < REST_TIME, most = moving ? MOVING_PIXELS : Infinity;
     const ratio = Math.min(canvas.width / width(), Math.sqrt(most / (width() * height())));
@@ -265,7 +265,7 @@ function makeMap(canvas, data, options = {}) {
     grid = makePointGrid(points);
     version += 1;
   }
-  // New coordinates of the same rows move there; other rows replace the map.
+  // With new coordinates, the same rows move there; different rows replace the map.
   function setData(newData) {
     const before = facts && { points, box: grid.box, texts: facts.texts }, next = readMapData(newData);
     const same = before && view && before.texts.length === next.texts.length && next.texts.every((text, id) => text === before.texts[id]);
@@ -294,7 +294,7 @@ function makeMap(canvas, data, options = {}) {
     });
   }
 
-  // ---- what a page does with a map
+  // ---- the interface for pages
 
   function fit(move = true) {
     home = wholeView();
@@ -319,7 +319,7 @@ function makeMap(canvas, data, options = {}) {
     if (move && scene.chosen >= 0) glideTo(around(scene.chosen, scene.near));
     redraw();
   }
-  // A token and most of its neighbors; a few that are far away would make the rest tiny.
+  // A token and most of its neighbors; a few distant ones would make the rest tiny.
   function around(id, near) {
     const far = (other) => Math.hypot(points[2 * other] - points[2 * id], points[2 * other + 1] - points[2 * id + 1]);
     const placed = near.filter(isPlaced).sort((a, b) => far(a) - far(b));

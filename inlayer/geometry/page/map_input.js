@@ -1,11 +1,11 @@
-// Input of a map: wheel, drag, pinch and keys.
+// A map's input: wheel, drag, pinch, and keys.
 
 function listenToMap(canvas, { map, zoom, pan, slide, drift, pointAt, hover, stop, isSmallest, chosen }) {
   const pointers = new Map();
   let moved = false, speed = [0, 0], last = 0;
   const spread = () => { const [a, b] = [...pointers.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
   canvas.addEventListener("wheel", (event) => {
-    if (event.deltaY > 0 && isSmallest()) return; // there is nothing left to zoom, so the page scrolls
+    if (event.deltaY > 0 && isSmallest()) return; // cannot zoom out further, so the page scrolls
     event.preventDefault();
     const lines = event.deltaMode === 1 ? 30 : 1;
     zoom(Math.exp(-Math.max(-120, Math.min(120, event.deltaY * lines)) / (event.ctrlKey ? 100 : 320)), event.offsetX, event.offsetY);
@@ -58,7 +58,7 @@ function listenToMap(canvas, { map, zoom, pan, slide, drift, pointAt, hover, sto
   canvas.addEventListener("keydown", (event) => {
     if (!keys[event.key] || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    event.stopPropagation(); // arrow keys also change the step of a walk
+    event.stopPropagation(); // arrow keys would also change the step of a walk
     keys[event.key]();
   });
 }

@@ -1,10 +1,10 @@
-// Labels of a map: which tokens are named, where, and how they stay in place while the view moves.
+// A map's labels: the choice of tokens to name, and where; labels stay in place while the view moves.
 
 const LABEL_FONT = 12; // pixels
 const MAX_LABEL = 22; // characters
-const MAX_NAME = 40; // characters of a row that is not on the map
+const MAX_NAME = 40; // characters in the name of a row that is not on the map
 
-const MIN_COMPLETE = 200; // with as many complete words, the whole map names no others
+const MIN_COMPLETE = 200; // with this many complete words, the whole map names no other tokens
 const MIN_WORDS = 20; // with fewer, as in a vocabulary of single bytes, other tokens are named as well
 
 // Ids of rows, with the names of those that have a token; `total` may be more than the ids given.
@@ -23,8 +23,8 @@ function cosineText(cosine) {
 const TOKEN_KINDS = ["bytes, special tokens, rows without token", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
 
 // The order in which tokens are named: complete or long words, other words, then the rest, each by id (frequent tokens
-// first). `whole` states which tokens are whole words (2: they look truncated, 3: certainly complete); without it, those
-// that look like words with a space before them.
+// first). `whole` states which tokens are whole words (2: they look truncated, 3: certainly complete); without it,
+// tokens that look like words with a space before them.
 function labelOrder(texts, whole) {
   const spaced = texts.filter((text) => /^[ \u2581\u0120]\p{L}/u.test(text)).length > texts.length / 8;
   const rank = new Uint8Array(texts.length), kinds = new Uint8Array(texts.length);
@@ -43,7 +43,7 @@ function labelOrder(texts, whole) {
   return { order, priorities, words: rank, kinds };
 }
 
-// Boxes on the screen that do not overlap, found by rows of a fixed height.
+// Boxes on the screen that do not overlap, indexed by rows of a fixed height.
 function makeBoxes() {
   const rows = new Map(), step = 24;
   const each = (box, act) => {
@@ -59,7 +59,7 @@ function makeBoxes() {
   };
 }
 
-// Text with a soft outline, painted once and then copied: drawing text in every frame is slow.
+// Text with a soft outline, painted once and then copied, because drawing text in every frame is slow.
 function makeTextImages(limit = 800) {
   const images = new Map();
   const pad = 3;
@@ -180,7 +180,7 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   return { pick, fade, shown, name, kinds };
 }
 
-// What the colors of a map mean, for the kinds of tokens that occur; nothing if all are of one kind, as without a tokenizer.
+// The meaning of a map's colors, for the kinds of tokens that occur; empty for a single kind, as without a tokenizer.
 function fillKindLegend(list, kinds) {
   const counts = new Array(TOKEN_KINDS.length).fill(0);
   for (const kind of kinds) counts[kind] += 1;

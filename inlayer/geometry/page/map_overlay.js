@@ -1,8 +1,8 @@
-// What is drawn over the points of a map: marked tokens in text order, the chosen token with its neighbors, arrows.
+// Everything drawn over a map's points: marked tokens in text order, the chosen token with its neighbors, arrows.
 
 const MARK_SIZE = 5; // radius in pixels
 
-// One curve from a point to the next, bent to one side, with a small tip in the middle that shows the direction.
+// A curve from one point to the next, bent to one side, with a small arrowhead in the middle that shows the direction.
 function drawPath(context, from, to, color, width) {
   const [dx, dy] = [to[0] - from[0], to[1] - from[1]], length = Math.hypot(dx, dy);
   if (length < 2 * MARK_SIZE) return;
@@ -60,7 +60,7 @@ function drawArrow(context, from, to, color) {
   drawTip(context, [to[0] - size * Math.cos(angle), to[1] - size * Math.sin(angle)], angle, size, color);
 }
 
-// Draws marks, neighbors and arrows; their labels take free areas in `boxes` before the background's.
+// Draws marks, neighbors, and arrows; their labels take free areas in `boxes` before the background's labels.
 // scene: {marks, chosen, near, arrows, hovered, lit}; text(label, point, style, distance) draws a label.
 function drawMapOverlay(context, scene, { toScreen, isPlaced, toPixels, colors, boxes, text, labelOf }) {
   const { marks, chosen, near, arrows } = scene;

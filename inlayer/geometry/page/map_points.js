@@ -1,6 +1,6 @@
-// The points of a map: decoding, a grid of cells that finds points quickly, and a picture of their density.
+// A map's points: decoding, a grid of cells for finding points quickly, and a picture of their density.
 
-// Points, neighbors and shares arrive as base64 of little-endian numbers, or as typed arrays.
+// Points, neighbors, and shares arrive as base64 of little-endian numbers, or as typed arrays.
 function readMapData(data) {
   const decode = (value, kind) => {
     if (typeof value !== "string") return value ?? null;
@@ -15,7 +15,7 @@ function readMapData(data) {
   };
 }
 
-// Points sorted by cell, so the points of a rectangle are few runs of memory. Points with NaN are skipped.
+// Points sorted by cell, so the points in a rectangle are a few runs of memory. Points with NaN are skipped.
 function makePointGrid(points) {
   const total = points.length / 2;
   const box = { left: Infinity, bottom: Infinity, right: -Infinity, top: -Infinity };
@@ -87,9 +87,9 @@ function makePointGrid(points) {
 const DENSITY_UNIT = 64; // what one point adds at its center
 const DENSITY_LEVELS = 4096;
 const DENSITY_EDGE = 24; // points just outside the picture still reach into it
-const DENSITY_PHASES = 4; // subpixel positions that are distinguished, per axis
+const DENSITY_PHASES = 4; // number of distinct subpixel positions per axis
 
-// A picture in which every point is a small soft disc, and dense areas are stronger.
+// A picture in which every point is a small soft disc, and dense areas have stronger colors.
 function makeDensity() {
   let width = 0, height = 0, stride = 0, sums = null, owners = null, image = null, pixels = null;
 
@@ -152,7 +152,7 @@ function makeDensity() {
     return image;
   }
 
-  // Every n-th point of a rectangle of the map, with discs of this radius.
+  // Every n-th point in a rectangle of the map, with discs of this radius.
   function draw(newWidth, newHeight, { grid, frame, every, place, radius, groups, tones }) {
     resize(newWidth, newHeight);
     sums.fill(0);
@@ -181,7 +181,7 @@ function densityTones(shades, half) {
   return tones;
 }
 
-// A square around the middle of the points that contains most of them: the few that are far away would make the rest small.
+// A square around the middle of the points that contains most of them. The few distant ones would make the rest tiny.
 function middleBox({ xs, ys }) {
   const sortedAt = (values, share) => Float32Array.from(values).sort()[Math.floor(share * (values.length - 1))];
   const x = sortedAt(xs, 0.5), y = sortedAt(ys, 0.5);

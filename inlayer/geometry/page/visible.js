@@ -1,5 +1,5 @@
-// Tokens as text, written as on the terminal (render/glyphs.py): spaces are open boxes, and characters that cannot be
-// seen are escapes. Bytes that are not whole characters arrive as \xe2, so \xe2 is always a byte and \u00e2 a character.
+// Tokens as text, written as in the terminal (render/glyphs.py): spaces are open boxes, and invisible characters are
+// escapes. Bytes that are not whole characters arrive as \xe2, so \xe2 is always a byte and \u00e2 a character.
 
 const ESCAPES = { " ": "\u2423", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
