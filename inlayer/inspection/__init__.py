@@ -1,8 +1,8 @@
-"""Inspection: is the embedding layer of a checkpoint healthy? Facts and findings, from the files alone.
+"""Inspection: is a checkpoint's embedding layer healthy? Facts and findings, from the files alone.
 
 source -> Model -> facts -> findings -> Report
 - inspect.py collects facts and findings; the check_*.py modules decide what is a finding
-- report.py contains the facts, findings.py the codes and the advice; terminal.py and html.py show both
+- report.py defines the facts, and findings.py the codes and the advice; terminal.py and html.py show both
 - numpy only: torch is never imported
 """
 

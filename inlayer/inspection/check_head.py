@@ -2,9 +2,9 @@
 
 source -> Model -> facts -> [findings] -> Report
 - the head is read in blocks next to the table, in one pass that compares them and collects row statistics
-- a head that differs from the table in size (Llama-3.2-Vision's has fewer rows) is read alone. If the config does not
-  give that size, it is an error, and the head is not read
-- as for the table, warnings are about rows of tokens that occur in text: other tokens are never predicted
+- a head that differs from the table in size (Llama-3.2-Vision's has fewer rows) is read separately. If the size does
+  not match the config, that is an error, and the head is not read
+- as with the table, warnings are about rows of tokens that occur in text, because other tokens are never predicted
 - the scale of a head is compared with the table's, but may differ a lot: nanochat's head starts at 0.001 next to a
   table of 1, and the values of Mistral's table are a tenth of its head's
 - see also: computing logits (inlayer/head.py)
@@ -45,12 +45,12 @@ class HeadScan:
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
     was_stopped: bool = False
-    has_more_rows: bool = False  # more than the table has, because the decoder has its own vocabulary
+    has_more_rows: bool = False  # more rows than the table, because the decoder has its own vocabulary
     error: str = ""
 
 
 def scan_head(model: Model, ids: Ids | None, progress: Progress = no_progress, *, skip: bool = False) -> HeadScan:
-    """Read the head's rows `ids` (None for all) and compare them with the table's; `skip` reads no row."""
+    """Read the head's rows `ids` (None for all) and compare them with the table's; `skip` reads no rows."""
     if model.head_name is None:
         return HeadScan()
     found, table_shape = HeadScan(), model.table_info.shape
@@ -88,7 +88,7 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
 
 
 def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Finding]:
-    """Yield contradictions between the config's tie flag, the head in the files and its values."""
+    """Yield a finding for each contradiction between the config's tie flag, the stored head, and its values."""
     tied, equal, statistics = facts.tie_word_embeddings, facts.equals_table, scan.statistics
     if facts.tensor is None:
         if tied is False and facts.config_expects_head and model.spec is not None:  # an unknown family may use any name

@@ -4,7 +4,7 @@ source -> Model -> facts -> [findings] -> Report
 - a tensor is read only if its header gives the shape that the config requires; a file may claim any shape
 - only the table's header is read here, and a few rows of a second candidate
 - learned positions are scanned in blocks; smaller tensors are read whole. Positions that no token uses are ignored: OPT
-  reserves the first two, RoBERTa all up to the padding id
+  reserves the first two, and RoBERTa all up to the padding id
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
 
@@ -36,15 +36,15 @@ from inlayer.inspection.scan import RowStatistics, is_out_of_scale, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.tables import StoredTable
 
-FOR_PYTHON = re.compile(r"\. For another model, build its layer with [^)]*\)")  # in the error of an unknown model type
+FOR_PYTHON = re.compile(r"\. For another model, build its layer with [^)]*\)")  # in the error for an unknown type
 MAY_BE_MEANT = "; the model type is unknown, so this may be intended"
 LEARNED_POSITIONS, RELATIVE_TABLE = "position_embedding.weight", "relative positions"
 MAX_CANDIDATES = 16  # if there are more, all tensors were listed because none has a table's name
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
-LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
-MAX_IDENTICAL = 0.01  # share of the positions: in a table extended by repeating it, each position occurs a few times
+LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length, unlike Llama-3's and Phi-3's
+MAX_IDENTICAL = 0.01  # share of the positions; if a table was extended by repeating it, each one occurs a few times
 MIN_RMS = 1e-5  # for position tables; larger values are always accepted, up to 1
 MAX_READ_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
 MAX_POSITIONS = 2**23
@@ -85,7 +85,7 @@ def is_unknown_type(model: Model) -> bool:
 
 
 def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
-    """Yield contradictions between the table and the config."""
+    """Yield a finding for each contradiction between the table and the config."""
     reported, is_unknown = "", is_unknown_type(model)
     if model.config is not None and model.spec is None:
         reason = str(model.spec_error).replace("inlayer.families.FAMILIES", "docs/families.md")
@@ -110,7 +110,7 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
         yield Finding("note", "dtype-mismatch", message)
     yield from fp8_findings(facts.tensor, model.table)
     others = [name for name in _other_candidates(model) if _is_second_table(model, name)]
-    if others and model.spec is not None:  # an unknown family may have a table each for encoder and decoder
+    if others and model.spec is not None:  # an unknown family may have separate tables for encoder and decoder
         message = f"{quote(others[0])} has the same shape as {facts.tensor}, which was used, but different rows"
         yield Finding("warning", "ambiguous-table", message, len(others))
 
@@ -132,7 +132,7 @@ def _other_candidates(model: Model) -> list[str]:
 
 
 def unidentified_tables(model: Model) -> list[str]:
-    """Return tensors with the table's shape in a family that is not known; they may be tables or heads."""
+    """Return tensors with the table's shape in an unknown family; they may be tables or heads."""
     if model.spec is not None or model.store.remote:
         return []
     known = (model.table_info.name, model.head_name)
@@ -180,7 +180,7 @@ def position_facts(model: Model) -> PositionFacts:
     if (spec := model.spec) is None:
         return PositionFacts(kind="none" if model.is_static else "unknown")
     rotary, name, tensor_rows = _rotary_facts(spec), None, None
-    if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
+    if spec.positions == "learned":  # otherwise, skip listing the tensor names, which may be remote
         name = find_part_name(model, LEARNED_POSITIONS)
     if name is not None:
         with suppress(InlayerError):  # this is reported as tensor-unreadable
@@ -204,6 +204,7 @@ def _relative(spec: LayerSpec) -> str | None:
 
 
 def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
+    """Return the rotary settings of each layer type, or () if positions are not rotary."""
     if spec.rotary is None:
         return ()
     angles = spec.rotary.rope_parameters
@@ -223,7 +224,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
 
 def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int | None:
     """Return the effective context length. Configs state it after scaling (Llama-3.1, Phi-3), or as a factor on the
-    declared length or, for YaRN (Qwen), on the original one. Learned positions may start after the padding id.
+    declared length or, for YaRN (Qwen), on the original length. Learned positions may start after the padding id.
     """
     if spec.block_size is None:
         return None
@@ -240,7 +241,7 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int
 
 
 def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None, *, quick: bool) -> Iterator[Finding]:
-    """Yield unusual context lengths, and missing or damaged tensors.
+    """Yield findings about unusual context lengths, and missing or damaged tensors.
 
     `row_rms` is the RMS of a typical row of the table.
     """
@@ -250,7 +251,7 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
     for part, shape in _shapes(spec).items():
         is_bias = part == "head.bias"
         if is_bias and not spec.head.bias and model.store.remote and quick:
-            continue  # finding out that there is none would take the whole index
+            continue  # proving there is none would require reading the whole index
         name = _find_part(model, part)
         if name is None:
             computed = part == LEARNED_POSITIONS and spec.sinusoidal_if_missing
@@ -323,7 +324,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
-    if isinstance(spec.relative, RelativeBucketSpec):  # its width is the number of heads, or the width of hidden states
+    if isinstance(spec.relative, RelativeBucketSpec):  # the width is the number of heads or of hidden channels
         shapes[RELATIVE_TABLE] = (spec.relative.rows,)
     return {part: shape for part in (*TENSOR_ENDS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 
@@ -346,7 +347,7 @@ def _value_findings(
 
 
 def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_rms: float | None) -> Iterator[Finding]:
-    """Yield learned positions that cannot express order: zero, identical, or of a different scale than the rows."""
+    """Yield findings about positions that cannot express order: zero, identical, or scaled unlike the rows."""
     used = np.arange(len(scan.ids)) >= spec.position_offset + spec.position_id_rule.start
     count, zero = int(used.sum()), int((used & scan.is_zero).sum())
     if zero > 1 or 0 < count == zero:
@@ -361,6 +362,6 @@ def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_
     if not len(norms) or row_rms is None:
         return
     rms, expected = float(np.median(norms)) / math.sqrt(scan.width), row_rms * spec.scale * spec.multiplier
-    if is_out_of_scale(rms, expected, MIN_RMS):  # the two are added
+    if is_out_of_scale(rms, expected, MIN_RMS):  # positions and rows are added
         message = f"values of a typical position are about {rms:.1g} and those of a row about {expected:.1g}; the "
         yield Finding("warning", "positions-scale-mismatch", message + "smaller ones are lost when the two are added")

@@ -1,4 +1,4 @@
-"""Rows: NaN, zero, constant, and duplicate rows, norms, channels, padding, undertrained tokens.
+"""Rows: NaN, zero, constant, and duplicate rows, norms, channels, padding, and undertrained tokens.
 
 source -> Model -> [facts -> findings] -> Report
 - warnings are about tokens that ordinary text produces. Zero, equal, or untrained rows beyond the tokenizer, in
@@ -7,16 +7,16 @@ source -> Model -> [facts -> findings] -> Report
 - without a tokenizer, inspect cannot tell which ids text produces, so a row is a warning only if padding cannot
   explain it
 - healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2,
-  four tokens share the row of a special one; in a small English model, all bytes it never saw share a row. A few
+  four tokens share a special token's row; in a small English model, all bytes that it never saw share a row. A few
   duplicates are a note. Ordinary tokens that share a trained row are a warning, except for the last tokens
   of a vocabulary, which are its rarest (merges are learned by frequency)
 - many undertrained tokens are reported as a note, and the report lists their cause under "not checked": the training
-  text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
-  reported as a warning
+  text may have been short, or the tokenizer may belong to another model. If training recorded fewer unseen tokens,
+  they are reported as a warning
 - published models pass every check; each threshold is a constant with a comment that justifies it
 - see also: reading rows (scan.py), undertrained rows (undertrained.py), the same rules for a head (check_head.py)
-Tested on planted rows in tests/inspection/test_scan.py, with damaged checkpoints in tests/inspection/test_faults.py, on
-real models in tests/inspection/test_report.py.
+Tested on planted rows in tests/inspection/test_scan.py, with damaged checkpoints in tests/inspection/test_faults.py,
+and on real models in tests/inspection/test_report.py.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 1
 MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
 EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds EXPLODED_RATIO, EXPLODED_LIMIT applies
 MIN_RMS, MAX_RMS = 1e-5, 1e4  # RMS of the median row: 0.003 in Mistral's table, about 10 in T5's
-MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, one that dominates is not
+MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, but not one that dominates
 MAX_DEAD_CHANNELS = 0.1
 MIN_NEAR_ZERO = 0.005  # share of the values; 8% if normally distributed, almost none if the dtype is wrong
 MAX_UNSEEN_RATIO = 1.1  # ratio of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
 MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
-MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
+MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding takes less
 MIN_REPEATED_ROWS = 16  # a shorter run may be tokens that were added the same way
 
 
@@ -78,7 +78,7 @@ class ScannedRows:
     def findings_for(
         self, severity: Severity, code: str, message: str, flags: Mask, values: Numbers | None = None, advice: str = ""
     ) -> Iterator[Finding]:
-        """Yield a finding about the flagged rows; nothing if no row is flagged.
+        """Yield a finding about the flagged rows, or nothing if no row is flagged.
 
         "{rows}" in the message becomes "1 row has" or "7 rows have"; `values` are shown with the examples.
         """
@@ -98,7 +98,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
     if len(norms):
         low, median, high = float(norms.min()), float(np.median(norms)), float(norms.max())
         top = min(high, max(low, 4 * median))  # the histogram's end: 4 medians if the largest norm is an outlier
-        # from 0 up, because numpy cannot divide a narrow range far from 0
+        # starting at 0, because numpy cannot divide a narrow range far from 0
         counts = np.histogram(norms - low, BINS, (0.0, top - low))[0].tolist()
     dominant = int(energy.argmax()) if total > 0 else None
     padding = scan.norms[scan.ids == (-1 if padding_id is None else padding_id)].tolist()
@@ -131,7 +131,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
 
 
 def _is_randomly_initialized(scan: RowStatistics) -> bool:
-    """Return whether the values look like independent draws: norms vary as by chance, and channel means cancel out."""
+    """Return whether the values look like independent draws: norms vary by chance, and channel means cancel out."""
     norms, total = scan.norms[scan.usable], float(scan.channel_energy.sum())
     if len(norms) < 64 or scan.width < MIN_CHANNELS or not total > 0:
         return False

@@ -1,4 +1,4 @@
-"""Every other table: per-layer, n-gram, value, and routing tables, copies for multi-token prediction, and positions.
+"""Checks all other tables: per-layer, n-gram, value, and routing tables, multi-token prediction copies, and positions.
 
 source -> Model -> facts -> [findings] -> Report
 - the token table and the head are read elsewhere; all other rows are read in blocks, or sampled in a
@@ -6,7 +6,7 @@ source -> Model -> facts -> [findings] -> Report
 - a table with one row per token must have as many rows as the token table, or as the config requires
 - rows of a copy are compared with the token table or the head. A few different rows are a defect; if all differ, the
   table is not a copy
-- see also: which tensors are tables (checkpoint/find_tables.py), learned positions (check_layer.py)
+- see also: finding the tables (checkpoint/find_tables.py), learned positions (check_layer.py)
 Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngrams.py.
 """
 
@@ -33,7 +33,7 @@ from inlayer.shapes import Ids
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
 MAX_LISTED = 4096  # tables; a model may have one per block, or a table in hundreds of parts
-MAX_SCANNED = 2**23  # rows that are all read; n-gram tables have hundreds of millions
+MAX_SCANNED = 2**23  # tables with more rows are sampled; n-gram tables have hundreds of millions
 MAX_ROUTING = 2**24  # values
 MAX_DEAD = 0.01  # share of the rows; more zero rows than this are not just rare tokens
 
@@ -43,7 +43,7 @@ def check_tables(
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
     """Read and check every table except the token table and the head, and say what could not be checked.
 
-    `total` is the number of parameters of the model.
+    `total` is the model's number of parameters.
     """
     facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
     if model.store.remote and quick:
@@ -109,7 +109,7 @@ def _copies_head(info: TableInfo) -> bool:
 
 
 def _required_size(model: Model, info: TableInfo) -> tuple[int | None, int | None, float | None]:
-    """Return the rows and the width that a table must have, None if any will do, and the scale of its rows."""
+    """Return a table's required rows and width (None if anything is valid), and the scale of its rows."""
     spec = model.spec
     if spec is not None and spec.per_layer is not None and info.role == "per_layer":
         return spec.per_layer.rows, spec.per_layer.n_layers * spec.per_layer.width, math.sqrt(spec.per_layer.width)
@@ -185,9 +185,9 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
 
 
 def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], list[Finding]]:
-    """Return facts of every n-gram memory of the config, and a finding for each that the files do not match.
+    """Return facts about every n-gram memory in the config, and a finding for each one that the files do not match.
 
-    Their rows are read with the other tables; this checks that the hashes of the config lead to them.
+    The rows are read with the other tables; this checks that the config's hashes lead to them.
     """
     facts, findings = list[NgramMemoryFacts](), list[Finding]()
     for spec in () if model.spec is None else model.spec.ngrams:

@@ -1,11 +1,11 @@
-"""Tokens: what each id is used for, which rows ordinary text can reach, and the special ids of the config.
+"""Tokens: the use of each id, the rows that ordinary text can reach, and the config's special ids.
 
 source -> Model -> [facts -> findings] -> Report
 - ordinary text never produces four kinds of ids: ids without a token, special tokens, reserved tokens (`[unused7]`),
   and single bytes that are impossible in UTF-8 or always encoded as another token (byte fallback in Llama-2)
 - the tokenizer is queried id by id, which works for every kind of tokenizer
-- rows after the last token are normal: tables are padded to a multiple of 64 or 128
-- a special token beyond the table that is named for image or audio input belongs to a larger sibling model (Gemma-3 1B)
+- rows after the last token are normal: tables are often padded to a multiple of 64 or 128
+- a special token for image or audio input whose id is beyond the table belongs to a larger sibling model (Gemma-3 1B)
 - the config assigns ids to roles such as eos and pad; null and -1 both mean that a role has no token
 Tested on real tokenizers in tests/inspection/test_report.py, and with damaged checkpoints in
 tests/inspection/test_faults.py.
@@ -45,11 +45,11 @@ MAX_TRAILING_ROWS = 0.2  # share of the table; published models stay below 2%
 OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
 MAX_IDS, MAX_ROLES = 32, 8
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
-SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # <|im_end|>: special, even if its file does not mark it
+SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # special, even if the file does not mark it: <|im_end|>
 
 
 class TokenKind(IntEnum):
-    """What the tokenizer uses an id for."""
+    """The kind of token that an id stands for."""
 
     UNKNOWN = 0  # there is no tokenizer
     ORDINARY = 1
@@ -75,7 +75,7 @@ class TokenKinds:
     reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # the kinds whose rows were never trained
 
     def truncate(self, n_ids: int) -> TokenKinds:
-        """Return the first few ids, if not all rows were read."""
+        """Keep only the first `n_ids` ids, if not all rows were read."""
         return replace(self, ids=self.ids[:n_ids], kinds=self.kinds[:n_ids])
 
     def has_kind(self, *kinds: TokenKind) -> Mask:
@@ -97,7 +97,7 @@ class TokenKinds:
         return rare
 
     def text(self, token_id: int) -> str | None:
-        """Return the text of a token, shortened; None without a token."""
+        """Return the text of a token, shortened; None if the id has no token."""
         token = token_bytes(self.tokenizer, token_id)
         text = None if token is None else text_of_bytes(token)
         return text if text is None or len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 1] + "…"
@@ -146,7 +146,7 @@ def classify_ids(
 
 
 def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
-    """Return whether text with this character produces the id, at the beginning or inside the text."""
+    """Return whether text that contains this character, at the start or later, produces the id."""
     try:
         text = token.decode()
         return any(
@@ -177,7 +177,7 @@ def _out_of_range(tokenizer: Tokenizer, rows: int, in_range: int) -> tuple[tuple
 def vocabulary_facts(
     tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int, list[str]], config_vocab_size: int | None
 ) -> VocabularyFacts:
-    """Count tokens, gaps, and reusable ids; `roles`: the special ids of the config."""
+    """Count tokens, gaps, and reusable ids; `roles` are the config's special ids."""
     tokenizer = tokens.tokenizer
     missing, reserved = tokens.has_kind(TokenKind.MISSING), tokens.has_kind(TokenKind.RESERVED)
     reusable = tokens.ids[missing | reserved].tolist()
@@ -215,7 +215,7 @@ def _special_tokens(tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int,
 
 
 def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[Finding]:
-    """Yield contradictions between the tokenizer and the table."""
+    """Yield a finding for each contradiction between the tokenizer and the table."""
     if tokens.tokenizer is None:
         message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special, or unused"
         yield Finding("note", "tokenizer-missing", message)
@@ -226,7 +226,7 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
         message, advice = f"{pluralize(n_outside, 'token')} beyond the {tokens.rows:,} rows of the table", ""
         special = tokens.tokenizer.special_ids.intersection(outside)
         if len(special) == n_outside and all(OTHER_MODALITY.search(tokens.text(one) or "") for one in special):
-            severity = "note"  # they belong to a larger sibling
+            severity = "note"  # the tokens belong to a larger sibling model
             message += "; named for image or audio input, which this model does not accept"
             advice = "These tokens never reach this model."
         examples = tokens.examples(outside)

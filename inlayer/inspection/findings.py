@@ -1,9 +1,9 @@
-"""Findings: what an inspection reports, with a stable code and advice for each kind.
+"""Findings: the problems and notes that an inspection reports, with a stable code and advice for each kind.
 
 source -> Model -> facts -> [findings] -> Report
 - severities follow compilers and SARIF: an error or a warning needs attention, a note is informational
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
-- text from a checkpoint is untrusted: `shorten` escapes it and cuts it to one line
+- text from a checkpoint is untrusted, so `shorten` escapes it and shortens it to one line
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
 """
 
@@ -130,11 +130,11 @@ class Finding:
 
     Attributes:
         severity: "error", "warning", or "note".
-        code: A name that never changes its meaning, such as "nan-rows"; docs/checkpoints.md explains each.
+        code: A name that never changes its meaning, such as "nan-rows"; docs/checkpoints.md explains each code.
         message: What was found, in one sentence.
         count: The number of affected rows, ids, or tensors.
         ids: Every affected token id; empty if the finding is not about single tokens.
-        examples: The first few of them with their text.
+        examples: The first few affected rows, with their text.
         advice: What to do next.
 
     Example:
@@ -157,7 +157,7 @@ class Finding:
 
 
 def shorten(text: str, max_length: int = 120) -> str:
-    """Untrusted text for one line of a terminal: escaped, with the middle omitted if it is long."""
+    """Return untrusted text on one line: escaped, with the middle omitted if it is long."""
     safe = printable(text if len(text) <= 2 * max_length else text[:max_length] + text[-max_length:])
     if len(safe) <= max_length and len(text) <= 2 * max_length:
         return safe

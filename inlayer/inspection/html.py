@@ -1,8 +1,8 @@
 """An inspection as one self-contained HTML page: facts, row norms, findings with their tokens, and the map.
 
 report, map -> [page] -> browser
-- `inlayer inspect --html FILE` embeds its data; `inlayer serve` sends the same page without data, which calls the API
-- the map is drawn by geometry/page/map_canvas.js; rows of a finding have its color
+- `inlayer inspect --html FILE` embeds its data; `inlayer serve` sends the same page without data; it calls the API
+- the map is drawn by geometry/page/map_canvas.js; rows have the color of their finding
 Tested in tests/inspection/test_page.py.
 """
 
@@ -39,7 +39,7 @@ def inspect_facts(report: Report) -> dict[str, Any]:
 
 
 def inspect_page(report: Report | None = None, model: Model | None = None) -> str:
-    """Return the whole document, with the data of a report and the map of its model, or without for a served page."""
+    """Return the whole document, with a report's data and its model's map, or without them for a served page."""
     data = None
     if report is not None and model is not None:
         _, map_data = embedded_map(model.table, lambda: model.vocabulary, remote=model.store.remote)

@@ -71,7 +71,7 @@ def inspect(
     show = progress or no_progress
     scanned = _scan(model, roles, quick, show)
     rows, tokens = scanned.rows, scanned.rows.tokens
-    # The bar is full by then, but Ctrl-C also stops reading the other tables.
+    # The progress bar is full by then, but Ctrl-C also stops reading the other tables.
     keep_full = partial(_part_of, show, scanned.total, scanned.total)
     table, training = check_layer.table_facts(model), check_layer.training_facts(model)
     positions, head = check_layer.position_facts(model), check_head.head_facts(model, scanned.head)
@@ -113,7 +113,7 @@ def inspect(
 
 
 class ScannedModel(NamedTuple):
-    """What was read of a model: its tokens, and the rows of its table and head."""
+    """The parts of a model that were read: its tokens, and the rows of its table and head."""
 
     padding_id: int | None
     tokenizer_findings: list[Finding]
@@ -124,7 +124,7 @@ class ScannedModel(NamedTuple):
 
 
 def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Progress) -> ScannedModel:
-    """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
+    """Classify the tokens, and read all rows of the table and the head, or a sample."""
     rows = check_scannable(model.table, is_sampled=quick)
     ids = sample_ids(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
@@ -144,7 +144,7 @@ def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Prog
 
 
 def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator[str]:
-    """Yield what could not be checked, and so must not be reported as healthy."""
+    """Describe each part that could not be checked and so must not be reported as healthy."""
     rows, tokens, was_stopped = scanned.rows, scanned.rows.tokens, scanned.was_stopped
     head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
@@ -178,7 +178,7 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
 
 
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
-    """Return the tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
+    """Return the tokenizer, or a finding if it is damaged: the rows can still be inspected."""
     try:
         return model.tokenizer if model.has_tokenizer else None, []
     except InlayerError as error:
@@ -188,5 +188,5 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
 
 
 def _part_of(progress: Progress, before: int, total: int, done: int, _: int) -> object:
-    """Report the progress of one scan as progress of all of them."""
+    """Report the progress of one scan as part of the total progress."""
     return progress(min(before + done, total), total)

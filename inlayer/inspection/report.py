@@ -18,7 +18,7 @@ from inlayer.inspection.findings import ADVICE, SEVERITIES, Example, Finding, sh
 from inlayer.render.numbers import pluralize
 
 MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
-MIN_REFERENCES = 8  # reference tokens that undertrained rows can be recognized by
+MIN_REFERENCES = 8  # fewest reference tokens by which undertrained rows can be recognized
 
 
 class TensorFacts(Facts):
@@ -36,7 +36,7 @@ class TensorFacts(Facts):
 
 
 class TokenTableFacts(TensorFacts):
-    """The embedding table, and what the config says about it."""
+    """The embedding table, and the config's settings for it."""
 
     model_type: str | None
     architecture: str | None
@@ -51,8 +51,8 @@ class TokenTableFacts(TensorFacts):
 class OtherTableFacts(TensorFacts):
     """Another table: its role and its rows. Counts cover the rows that were read."""
 
-    role: str  # "position", "token_type", "per_layer", "ngram", "value", "mtp", "routing", or "token" and "head" again
-    expected_rows: int | None  # by the config or the token table; None if unknown
+    role: str  # "position", "token_type", "per_layer", "ngram", "value", "mtp", "routing", or another "token" or "head"
+    expected_rows: int | None  # according to the config or the token table; None if unknown
     rows_read: int
     zero_rows: int = 0
     nonfinite_rows: int = 0  # rows with NaN or infinity
@@ -77,7 +77,7 @@ def share_bytes(a: TensorInfo, b: TensorInfo) -> bool:
 class NgramMemoryFacts(Facts):
     """An n-gram memory of the config: how the last few tokens choose its rows."""
 
-    tensor_suffix: str  # how the names of its tensors end
+    tensor_suffix: str  # end of its tensors' names
     layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
     n_tensors: int  # in the files; 0 if they do not match the config
     rows: int
@@ -166,19 +166,19 @@ class RowFacts(Facts):
     padding_id: int | None
     padding_norm: float | None
     dominant_channel: int | None
-    dominant_channel_energy: float | None  # its share of the energy of all channels
+    dominant_channel_energy: float | None  # the channel's share of the total energy
     dead_channels: int
     near_zero_share: float | None  # values much smaller than the rest of their row; None if too few rows were read
     randomly_initialized: bool
     undertrained_rows: int
     ordinary_rows: int  # rows of tokens that text produces; 0 if there is no tokenizer
-    reference_rows: int  # reference tokens: text never produces them, and undertrained rows resemble theirs
+    reference_rows: int  # rows of reference tokens, which text never produces; undertrained rows resemble them
     norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
-    cosine_threshold: float | None  # or at least this cosine to the mean direction of the reference tokens
+    cosine_threshold: float | None  # or at least this cosine similarity to the reference tokens' mean direction
 
     @property
     def undertrained_skip_reason(self) -> str | None:
-        """Why undertrained rows cannot be recognized, or None if they can."""
+        """The reason why undertrained rows cannot be recognized, or None if they can."""
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None
         if not self.reference_rows:
@@ -191,7 +191,7 @@ class RowFacts(Facts):
 class TrainingFacts(Facts):
     """What `inlayer train` recorded about a table that it wrote."""
 
-    input_scale: float | None  # multiplied into the rows when they were saved; its report shows norms before that
+    input_scale: float | None  # multiplied into the rows when they were saved; its report has norms before that
     unseen_tokens: int  # tokens that never occurred in the training text
 
 
@@ -212,7 +212,7 @@ class Report(Facts):
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
         findings: Errors, warnings, and notes, the most severe first.
-        not_checked: What could not be checked, and why. Without findings, it may still be faulty.
+        not_checked: Parts that could not be checked, and why. They may be faulty even if there are no findings.
         strict: Whether a randomly initialized table, or anything not checked, counts as a failure.
 
     Example:
@@ -289,7 +289,7 @@ class Report(Facts):
             Every affected token id, sorted; empty if there is no such finding.
 
         Raises:
-            InputError: If it is not the code of any kind of finding.
+            InputError: If `code` is not the code of any kind of finding.
 
         Example:
             >>> inlayer.inspect("default").ids("undertrained-tokens")[:3]

@@ -1,7 +1,7 @@
 """One pass over the rows of a table: statistics of every row and every channel.
 
 source -> Model -> [facts] -> findings -> Report
-- rows are read in blocks of a few megabytes, so memory grows only with the few numbers kept per row
+- rows are read in blocks of a few megabytes, so memory use grows only with the few numbers kept per row
 - sums use float32, where float16 and fp8 values cannot overflow; rows whose sum is zero or not finite are measured
   again in float64, so tiny and huge values are not mistaken for zero and infinity
 - sums avoid BLAS, whose threads wait for each other on a busy machine; a block is too small to be worth splitting
@@ -28,9 +28,9 @@ from inlayer.tables import StoredTable
 from inlayer.tables.row_index import hash_rows
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
-RUNS, RUN_LENGTH = 32, 32  # of rows in a sample; consecutive rows need only one read, even in a remote file
+RUNS, RUN_LENGTH = 32, 32  # runs of rows in a sample; consecutive rows need only one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
-MIN_SAMPLE = 2**12  # fewest values that show a distribution
+MIN_SAMPLE = 2**12  # fewest values that can show a distribution
 MAX_SAMPLED = 512  # rows whose value distribution is measured
 SCALE_RATIO = 100.0  # maximum ratio between the scales of two tables
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
@@ -38,7 +38,7 @@ BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowStatistics:
-    """Statistics of the rows `ids`; every array except the channel ones has one entry per row, in that order."""
+    """Statistics of the rows `ids`. Every array has one entry per row, in that order, except those for channels."""
 
     ids: Ids
     norms: Numbers  # L2; NaN or infinite if the row is
@@ -87,7 +87,7 @@ class RowStatistics:
 
 
 def check_scannable(table: StoredTable, *, is_sampled: bool) -> int:
-    """Return the number of rows, if statistics of each fit into memory: a file may claim any number."""
+    """Return the number of rows, or raise an error if their statistics would not fit in memory."""
     rows, width = table.num_embeddings, table.embedding_dim
     if width > MAX_CHANNELS or (rows > MAX_ROWS and not is_sampled):
         raise CheckpointError(
@@ -98,12 +98,12 @@ def check_scannable(table: StoredTable, *, is_sampled: bool) -> int:
 
 
 def is_out_of_scale(rms: float, expected: float, min_rms: float) -> bool:
-    """Return whether values are far from the expected scale, and not of a usual size: at least `min_rms`, at most 1."""
+    """Return whether values are far from the expected scale and outside the usual range, `min_rms` to 1."""
     return rms > max(1.0, SCALE_RATIO * expected) or rms < min(min_rms, expected / SCALE_RATIO)
 
 
 def sample_ids(rows: int, others: Iterable[int] = ()) -> Ids:
-    """Choose runs of consecutive rows, evenly spaced over the table, and those of `others` that are rows."""
+    """Choose runs of consecutive rows, evenly spaced over the table, plus the ids in `others` that are rows."""
     if rows <= RUNS * RUN_LENGTH:
         return np.arange(rows)
     starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
@@ -125,7 +125,7 @@ def scan_rows(
 ) -> RowStatistics:
     """Read the rows `ids` (sorted; None for all) once, and possible duplicates a second time.
 
-    `direction` is a unit vector (D,) to compare every row with, `other` a table with rows for the same ids. If
+    `direction` is a unit vector (D,) to compare every row with; `other` is a table with rows for the same ids. If
     `progress` stops the scan, the result covers the rows read so far.
     """
     row_ids = np.arange(table.num_embeddings) if ids is None else ids
@@ -166,7 +166,7 @@ def mean_direction(table: StoredTable, ids: Ids) -> Vectors | None:
 def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
     """Return the share of values below a tenth of their row's root mean square: about 8% for a normal distribution.
 
-    Only some of these rows are read. None if there are too few values to tell.
+    Only some of these rows are read. Returns None if there are too few values.
     """
     limit = 0.1 / math.sqrt(table.embedding_dim)
     sampled = _unit_vectors(table, spread(ids, MAX_SAMPLED))
@@ -221,7 +221,7 @@ def _measure(rows: Array, direction: Vectors | None, channels: Numbers) -> dict[
 
 
 def _exact_norms(values: Numbers) -> Numbers:
-    """Compute norms whose squares may not fit into float64: each row is divided by its largest value first."""
+    """Compute norms whose squares may not fit in float64, by first dividing each row by its largest value."""
     peak = np.abs(values).max(1)
     peak = np.where(np.isfinite(peak) & (peak > 0), peak, 1.0)
     return np.asarray(peak * np.sqrt(np.square(values / peak[:, None]).sum(1)))

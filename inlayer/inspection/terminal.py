@@ -2,8 +2,8 @@
 
 source -> Model -> facts -> findings -> Report -> [terminal]
 - readable without color: severities are words
-- strings are escaped and shortened before printing: most come from untrusted files
-- lines wrap to the terminal's width; long lists show a few items and how many more there are
+- strings are escaped and shortened before printing, because most come from untrusted files
+- lines wrap to the terminal's width; long lists show a few items and the number of others
 - this module decides nothing: it only prints what the report contains
 Tested at three widths in tests/inspection/test_command.py.
 """

@@ -7,7 +7,7 @@ source -> Model -> [facts] -> findings -> Report
   reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
   ordinary rows
 - rows without a token are not references if a resize added them: their norms and directions differ from the others'
-- see also: reading rows (scan.py), the kinds of tokens (check_tokens.py), the finding itself (check_rows.py)
+- see also: reading rows (scan.py), kinds of tokens (check_tokens.py), the finding itself (check_rows.py)
 Tested on planted rows in tests/inspection/test_scan.py and on MiniLM in tests/inspection/test_report.py.
 """
 

@@ -1,4 +1,4 @@
-"""Adapters for other libraries; each name is resolved on first use, because it requires its library.
+"""Adapters for other libraries; names are resolved on first use, because each requires its library.
 
 from inlayer.integrations import TextEncoder, EmbedColumn, TableModule, attach
 Tested in tests/integrations/.

@@ -1,4 +1,4 @@
-"""Check of the model that an adapter is given. Tested in tests/integrations/test_exports.py."""
+"""Checks the model passed to an adapter. Tested in tests/integrations/test_exports.py."""
 
 from __future__ import annotations
 

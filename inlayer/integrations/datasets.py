@@ -28,7 +28,7 @@ class EmbedColumn:
         source: Any source that `inlayer.load` accepts. Default: the bundled sample model.
         column: The column that contains the texts.
         output_column: The column to add.
-        pool: As in `Model.encode`, like the arguments below.
+        pool: As in `Model.encode`, as are the arguments below.
         weights: A fitted `Weighting`, or its file.
         normalize: Scale each vector to norm 1.
         dim: Keep only this many values.
@@ -63,7 +63,7 @@ class EmbedColumn:
         self._model: Any = None
 
     def __call__(self, batch: Any) -> dict[str, Any]:
-        names = getattr(batch, "column_names", batch)  # a table if the dataset's format is "arrow"
+        names = getattr(batch, "column_names", batch)  # the batch is a table if the dataset's format is "arrow"
         if self.column not in names:
             raise InputError(
                 f"the dataset has no column {quote(self.column)}; it has {join_names(names, in_order=True)}"

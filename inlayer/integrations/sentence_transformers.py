@@ -46,7 +46,7 @@ SETTINGS = "inlayer.json"
 
 
 class TableModule(InputModule):  # type: ignore[misc]
-    """Turns texts into vectors.
+    """A sentence-transformers module that turns texts into vectors.
 
     Args:
         source: Any source that `inlayer.load` accepts. Default: the bundled sample model.
@@ -141,7 +141,7 @@ class TableModule(InputModule):  # type: ignore[misc]
 
     @property
     def max_seq_length(self) -> float:
-        """No text is truncated.
+        """Infinite, because no text is truncated.
 
         Example:
             >>> TableModule("default").max_seq_length

@@ -26,7 +26,7 @@ __all__ = ["TextEncoder"]
 
 
 class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turns texts into vectors.
+    """A scikit-learn transformer that turns texts into vectors.
 
     Args:
         source: Any source that `inlayer.load` accepts. Default: the bundled sample model.

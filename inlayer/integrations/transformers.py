@@ -1,14 +1,14 @@
-"""Replace the table and the head of a `transformers` model with inlayer's (`attach`).
+"""attach: replaces the table and the head of a `transformers` model with inlayer's.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
 - the parameters stay the same objects with the same values: logits are bit-identical, an existing optimizer keeps
   working, and save_pretrained writes the same files
-- tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
-- a padding row that is zero stays zero, even when tied. A padding row that is not zero was trained (it is often the
-  end-of-text token): the head keeps training it, and lookups do not, as in the original model
+- the head is tied if the model's is, but by module; transformers assigns parameters on every `tie_weights` call instead
+- a padding row that is zero stays zero, even when tied. A padding row that is not zero was trained (often as the
+  end-of-text token): the head keeps training it, but lookups do not, as in the original model
 - an untied model can be resized only before attaching, because transformers resizes only nn.Linear heads
-Tested step by step against the same models without it in tests/integrations/test_transformers.py.
+Tested step by step against the same models without inlayer in tests/integrations/test_transformers.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
     """Replace the embedding table and the head of a transformers model with inlayer's, around the same parameters.
 
     Values do not change, and a second call does nothing. Afterwards `model.lm_head.loss(hidden, targets)` computes the
-    loss of the last hidden states without holding all logits.
+    loss of the last hidden states without materializing all logits.
 
     Args:
         model: A model such as LlamaForCausalLM.
@@ -135,7 +135,7 @@ class AttachedHead(Head):
         return head.train(linear.training)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Turn an assignment of the table's weight, which is how transformers ties, into a tie."""
+        """Treat an assignment of the table's weight as tying, because transformers ties that way."""
         table = self.model_table if name == "weight" else None
         if table is not None and value is table.weight:
             self.tie(table)
@@ -184,7 +184,7 @@ def find_table_and_head(model: object) -> tuple[nn.Module, nn.Module]:
 
 
 def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
-    """Raise an error for other classes, special or missing weights, and hooks, which would stay on the module."""
+    """Raise an error for other classes, special or missing weights, and hooks, which would be lost."""
     if type(module) not in kinds:
         kind = f"{type(module).__module__}.{type(module).__qualname__}"  # a quantized Linear is also called Linear
         raise InputError(

@@ -1,4 +1,4 @@
-// The page of an inspection: facts, norms, findings, and the map colored by finding. Exported or served.
+// The inspection page, exported or served: facts, norms, findings, and the map colored by finding.
 
 // Colors of the map: other rows, findings that need attention, and notes, which are neutral.
 const FAULTS = ["#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9"], NOTES = ["#78706a", "#857a99", "#83875f"];
@@ -17,7 +17,7 @@ function make(name, attributes = {}, ...children) {
 const counted = (amount, noun) => `${number(amount)} ${noun}${amount === 1 ? "" : "s"}`;
 const number = (value) => (value === null ? "unknown" : Number.isInteger(value) ? value.toLocaleString("en-US") : value.toPrecision(4));
 
-// Facts and verdict have the words of inspection/terminal.py.
+// The wording of facts and verdict comes from inspection/terminal.py.
 function showFacts(report) {
   const unchecked = report.not_checked.length ? [["Not checked", report.not_checked]] : [];
   for (const [label, lines] of [...report.facts, ...unchecked]) {
@@ -97,7 +97,7 @@ function showTabs() {
   byId("tabs").hidden = false;
 }
 
-// A served page shows one model; another one is shown by loading the page again.
+// A served page shows one model; the page is reloaded to show another.
 async function showModels() {
   const { models } = await fetchJson("/api/models"), select = byId("model");
   select.replaceChildren(...models.map(({ name }) => make("option", { value: name }, name)));
@@ -120,7 +120,7 @@ async function fetchJson(path) {
   return body;
 }
 
-// The map and the names of the tokens, again when a better layout is ready.
+// The map and the names of the tokens, requested again when a better layout is ready.
 async function drawMap(report, known, colors = null) {
   const data = known ?? await fetchJson("/api/map").catch((error) => ({ note: error.message }));
   if (!map) byId("findings").replaceChildren();
@@ -129,7 +129,7 @@ async function drawMap(report, known, colors = null) {
   if (!known && data.is_improving) setTimeout(() => drawMap(report, null, used), MAP_POLL);
 }
 
-// Theme, motion and shortcuts, as on the other pages.
+// Theme, motion, and shortcuts, as on the other pages.
 function listen() {
   setTheme(storedTheme());
   motion.off = stored(STORED_MOTION) === "off";
