@@ -29,7 +29,7 @@ class Facts:
 
 def to_json(value: Any) -> str:
     """Encode facts as ASCII JSON; a file name may not be valid Unicode."""
-    try:  # the encoder reads dataclasses directly; only non-finite values need `plain`, which takes longer
+    try:  # the encoder reads dataclasses directly; only non-finite values need `plain`, which is slower
         return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
     except ValueError:
         return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))

@@ -5,7 +5,7 @@ text -> ids -> [rows] <- (positions) <- hidden states <- head <- loss
   decoder. A model without a head, or with a very large one, uses the sum of its hidden states instead
 - computed by torch autograd in float32 on the rows in use: a row's gradient is summed over its lookups, and the
   padding row receives none
-- a tied head sends a second gradient to every row of the table; it is computed for the rows in use, because a dense
+- a tied head sends a second gradient to every row of the table. Only the rows in use are computed, because a dense
   gradient would be as large as the table
 Tested against autograd on the whole table in tests/trace/test_backward.py.
 """
@@ -25,7 +25,7 @@ from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import ForwardPass
 
-MAX_HEAD_VALUES = 2**27  # largest head run in this step: 512 MB in float32
+MAX_HEAD_VALUES = 2**27  # largest head that this step runs: 512 MB in float32
 MAX_LOGITS = 2**23  # logits held at once; in a longer text, only the first tokens are predicted
 
 
@@ -44,11 +44,11 @@ class Gradients(NamedTuple):
 
 
 class Loss:
-    """The loss of a forward pass, in float32: of the next tokens or, if these cannot be predicted, a sum.
+    """The loss of a forward pass in float32: the cross-entropy of the next tokens or, if that is not possible, a sum.
 
     Attributes:
         padding_index: Index of the padding row among the unique rows.
-        index_N: Indices into the flattened batch whose next token is predicted; `targets_N` are these tokens.
+        index_N: Indices into the flattened batch whose next token is predicted; `targets_N` are those next tokens.
         sum_reason: Why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets.
     """
 
@@ -60,7 +60,7 @@ class Loss:
         self.layer = pipeline.float32_layer(result.change.positions, result.change.theta)
         padding, ids = self.layer.padding_idx, self.unique.ids_U.tolist()
         self.padding_index = ids.index(padding) if padding in ids else None
-        # As in `Head.loss`, padding ids are never a target, even if written in a text.
+        # As in `Head.loss`, padding ids are never targets, even if they are written in a text.
         paddings = {padding, getattr(head, "padding_idx", None)} - {None}
         is_target_BT = result.mask_BT & ~torch.isin(self.ids_BT, torch.tensor(list(paddings), dtype=torch.int64))
         is_predicted_BT = functional.pad(result.mask_BT[:, :-1] & is_target_BT[:, 1:], (0, 1))  # not the last token
@@ -121,7 +121,7 @@ class Loss:
             return Gradients(loss.detach(), of_unique, of_gathered, of_products, hidden_ND.detach())
 
     def note(self) -> str:
-        """Describe the targets or the sum that the loss is computed from."""
+        """Describe the targets, or the sum, from which the loss is computed."""
         result, n_targets, part = self.result, len(self.index_N), ""
         if result.count < result.length:
             first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1

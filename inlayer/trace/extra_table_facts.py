@@ -1,8 +1,8 @@
 """Other tables in a walk: n-gram memories, per-layer and value embeddings, and the experts of each token.
 
 text -> ids -> [rows of other tables] -> hidden states, vectors of each block
-- n-gram memories: which n-gram of the text reads which row, and which n-grams share rows. The text of an n-gram ends
-  where its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
+- n-gram memories: the rows that each n-gram of the text reads, and n-grams that share rows. An n-gram's text ends where
+  its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
 - per-layer embeddings (Gemma): the terminal shows norms, and the page shows heat strips
 - row indices and vectors come from the layer: `ngram_memories`, `per_layer`, and `value_embeddings`
 Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and tests/trace/test_per_layer.py.
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from inlayer.trace.forward import ForwardPass
 
 
-MAX_SHARED = 6  # groups of n-grams with the same rows that the terminal shows
+MAX_SHARED = 6  # groups of n-grams with the same rows shown in the terminal
 
 
 def extra_tables(result: ForwardPass) -> dict[str, Any]:
-    """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
+    """Return the fields of a trace about other tables that the recorded tokens read; {} for a walk without ids."""
     pipeline, ids, history = result.pipeline, result.ids_BT, result.history
     if ids is None or history is None:
         return {"ngram_memories": [], "per_layer": None, "value_embeddings": None, "routing": []}
@@ -154,11 +154,11 @@ def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
     return {"tensor": name, "row_bytes": source.row_bytes, "offsets": offsets}
 
 
-# ---- on the terminal
+# ---- in the terminal
 
 
 def add_extra_tables(layout: Layout) -> None:
-    """Add each of the other tables, and one line per token with what it reads."""
+    """Add each of the other tables, and one line per token with the rows that it reads."""
     trace = layout.trace
     for memory in trace.ngram_memories:
         _add_memory(layout, memory)
@@ -173,7 +173,7 @@ def add_extra_tables(layout: Layout) -> None:
 def _add_memory(layout: Layout, memory: NgramFacts) -> None:
     use, done = "added to the rows", "read"
     if memory.layer is not None:
-        use, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
+        use, done = f"read by layer {memory.layer}", "located"  # a walk ends before the decoder layers
     parts = "" if memory.n_tensors == 1 else f" and {pluralize(memory.n_tensors - 1, 'more tensor')}"
     size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
     rows_used = f"{pluralize(memory.rows_read, 'row')} {done}, {pluralize(memory.bytes_read, 'byte')}"

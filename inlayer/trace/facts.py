@@ -1,4 +1,4 @@
-"""Facts of a walk: the dataclasses that the terminal, the page, and the JSON show.
+"""Facts of a walk: the dataclasses shown by the terminal, the page, and the JSON.
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
 - a walk records a range: up to `max_tokens` tokens of each text, starting at `first_token`, and `dims` channels of each
@@ -30,7 +30,7 @@ class Character(Facts):
 class MergeFacts(Facts):
     """One BPE merge: two adjacent tokens that became one. The lowest `rank` is merged first.
 
-    The bytes are those the tokenizer sees, which differ from the text's where it normalizes (NFC).
+    The bytes are the normalized text's, which may differ from the original (NFC).
     """
 
     left: str
@@ -67,7 +67,7 @@ class Rotation(Facts):
 
 
 class TokenTrace(Facts):
-    """One token of one text through every step. Without a text (inputs_embeds), the fields of steps 1 to 4 are None."""
+    """One token of one text through every step. With inputs_embeds, the fields of steps 1 to 4 are None."""
 
     id: int | None
     token: str | None  # as spelled in the vocabulary, which differs from the text if the tokenizer normalizes it
@@ -88,7 +88,7 @@ class TokenTrace(Facts):
 class TextTrace(Facts):
     """One text of the batch. Lists cover the recorded range; the counts cover all of the text."""
 
-    text: str | None  # the part in the recorded range; None for inputs_embeds
+    text: str | None  # the part of the text in the recorded range; None for inputs_embeds
     normalized: str | None  # `text` as the vocabulary spells it; None if that is the same, ignoring whitespace
     n_characters: int
     n_bytes: int
@@ -122,7 +122,7 @@ class Gather(Facts):
     """The gathered rows, compared with a one-hot matrix product."""
 
     shape: tuple[int, int, int]
-    compared_rows: int  # width of the one-hot vectors: the whole table, or the rows in use if it is too large
+    compared_rows: int  # width of the one-hot vectors: the whole table or, if that is too large, the rows in use
     whole_table: bool
     equal: bool
     note: str  # why the result differs, or why only part of the table was compared; otherwise empty
@@ -133,7 +133,7 @@ class StageFacts(Facts):
 
     name: Literal["scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
     note: str
-    table: TableFacts | None  # holds the rows that the stage adds; None if it adds none, or computes what it adds
+    table: TableFacts | None  # contains the rows that the stage adds; None if it adds none, or computes them
 
 
 class ScaledFrequencies(Facts):
@@ -150,13 +150,13 @@ class RotaryFacts(Facts):
     layer_type: str | None
     theta: float
     head_dim: int
-    n_pairs: int  # rotated channel pairs per head; the remaining channels are left as they are
+    n_pairs: int  # rotated channel pairs per head; the remaining channels are unchanged
     pairing: str
     scaling: str | None
     attention_factor: float  # multiplies cos and sin
     frequencies: Vector  # radians per position
     unscaled_frequencies: Vector  # frequencies before RoPE scaling
-    rescaled: list[ScaledFrequencies]  # RoPE scalings a reader can compare; empty if the model has one
+    rescaled: list[ScaledFrequencies]  # RoPE scalings that a reader can compare; empty if the model has one
 
 
 class Positions(Facts):
@@ -167,7 +167,7 @@ class Positions(Facts):
     block_size: int | None  # longest text the model supports
     note: str
     rotary: list[RotaryFacts]  # empty unless the scheme is rotary
-    relative: RelativeFacts | None  # next to the scheme: it adds nothing to the rows
+    relative: RelativeFacts | None  # in addition to the scheme; adds nothing to the rows
 
 
 class Padding(Facts):
@@ -184,8 +184,8 @@ class RowGradient(Facts):
 
     id: int
     label: str
-    occurrences: list[TokenIndex]  # where it was looked up, at most `max_tokens` entries
-    count: int  # all lookups of this row; their gradients are summed
+    occurrences: list[TokenIndex]  # where the row was looked up, at most `max_tokens` entries
+    count: int  # number of lookups of this row; their gradients are summed
     lookup: Vector  # gradient through the lookup
     head: Vector | None  # gradient through the tied head; None if the head is untied or missing
     total: Vector
@@ -199,12 +199,12 @@ class Backward(Facts):
     loss_kind: Literal["next token", "sum"]
     loss: float
     uniform_loss: float | None  # the loss if every token were equally likely, ln V; None if the loss is a sum
-    note: str  # what the loss is computed from
+    note: str  # describes the targets, or the sum, of the loss
     tied: bool
     n_rows_with_gradient: int  # a tied head sends one to every row with a nonzero probability
     rows: list[RowGradient]  # in order of first occurrence, at most `max_tokens`
     n_unique_ids: int  # unique ids in the batch
-    unmasked_padding_gradient: Vector | None  # what the padding row would receive without padding_idx
+    unmasked_padding_gradient: Vector | None  # the padding row's gradient if there were no padding_idx
 
 
 class Change(Facts):
@@ -237,7 +237,7 @@ class Trace(Facts):
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row. `n_streams` is the number of copies of each hidden state.
-        ngram_memories: Which n-gram reads which row of a memory. `per_layer` and `value_embeddings` are second tables,
+        ngram_memories: The rows of each memory that n-grams read. `per_layer` and `value_embeddings` are second tables,
             or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
@@ -334,7 +334,7 @@ class TokenFacts(Facts):
 
 
 class ModelFacts(Facts):
-    """A model that can be walked, as an entry of a list to choose from."""
+    """A model available for walks, as an entry of a list to choose from."""
 
     name: str
     source: str
@@ -345,4 +345,4 @@ class ModelFacts(Facts):
     positions: str
     padding_id: int | None
     tied: bool | None  # None: no head
-    tokenizer: bool  # False: its rows can be shown, but no text can be walked
+    tokenizer: bool  # False: its rows can be shown, but text cannot be run through it

@@ -17,7 +17,7 @@ class NgramRead(Facts):
     """The n-gram of one order that ends at a token, and the row that each hash head of this order reads."""
 
     order: int
-    text: str  # text of the tokens that are hashed; fewer than `order` after the start of the text
+    text: str  # text of the hashed tokens, fewer than `order` near the start of the text
     rows: list[int]
     offsets: list[int]  # first byte of each row in its file
 
@@ -26,7 +26,7 @@ class SharedNgrams(Facts):
     """N-grams that read the same rows: repeated, equal after normalization, or by collision."""
 
     order: int
-    texts: list[str]  # each once
+    texts: list[str]  # each text once
     occurrences: list[TokenIndex]
     n_shared_heads: int  # number of hash heads whose row they share
     n_heads: int  # number of hash heads of this order
@@ -36,7 +36,7 @@ class NgramFacts(Facts):
     """One n-gram memory: a large table whose rows are chosen by the last few tokens."""
 
     layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
-    tensor: str  # the first one
+    tensor: str  # the first tensor
     n_tensors: int
     file: str
     dtype: str  # as named in the file
@@ -44,10 +44,10 @@ class NgramFacts(Facts):
     width: int
     heads: int
     normalized: bool  # tokens with the same normalized text are hashed as one
-    rows_read: int  # different ones that the model reads for these texts; a walk reads them if `layer` is None
+    rows_read: int  # distinct rows that the model reads for these texts; a walk reads them if `layer` is None
     bytes_read: int  # bytes of these rows, scales included
     reads: list[list[list[NgramRead]]]  # per text and token, by order
-    shared: list[SharedNgrams]  # at most `max_tokens` of them
+    shared: list[SharedNgrams]  # at most `max_tokens` entries
 
 
 class PerLayerFacts(Facts):
@@ -60,7 +60,7 @@ class PerLayerFacts(Facts):
     row_bytes: int | None
     offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
     norms: list[list[list[float]]]  # per text, token, and block
-    vectors: list[list[list[list[float]]]]  # the same, the first `dims` channels
+    vectors: list[list[list[list[float]]]]  # per text, token, and block: the first `dims` channels
 
 
 class ValueFacts(Facts):
@@ -88,7 +88,7 @@ class RoutingFacts(Facts):
 class RelativeFacts(Facts):
     """Relative positions: the bias that attention adds to its scores, or the rows it uses, for the recorded tokens.
 
-    The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `columns`.
+    The lists `rows` and `offsets`, and each list in `bias`, have one entry per entry of `columns`.
     """
 
     kind: Literal["alibi", "t5", "deberta"]

@@ -60,7 +60,7 @@ class TokenizedText(NamedTuple):
 
 
 class UniqueRows(NamedTuple):
-    """The unique ids of a batch and their rows; `inverse_BT` indexes them, as torch.unique returns it."""
+    """The unique ids of a batch and their rows; `inverse_BT` has the index of each token's row, as in torch.unique."""
 
     ids_U: Tensor
     inverse_BT: Tensor
@@ -86,7 +86,7 @@ class ForwardPass:
         self.texts: list[TokenizedText] = []  # empty if vectors were given
         self.tokens: list[list[Token]] = []  # each text's tokens in the order they are run, after a swap
         self.ids_BT: Tensor | None = None  # ids of the tokens that are run; None if vectors were given
-        self.history: Tensor | None = None  # the ids before them, which n-grams reach back to
+        self.history: Tensor | None = None  # the ids before those, which n-grams reach back to
         self.unique: UniqueRows | None = None
 
     def run_texts(self, texts: object) -> ForwardPass:
@@ -137,8 +137,8 @@ class ForwardPass:
             limits = f"the longest text has {pluralize(length, 'token')}; the maximum is {max(0, length - 1):,}"
             raise InputError(f"first_token is {first:,}; {limits}")
         self.shown = shown = slice(first, end)  # the tokens that are run
-        self.length, self.count = length, end - first  # in tokens: total, run
-        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with the history
+        self.length, self.count = length, end - first  # numbers of tokens: in total, and run
+        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with history
         if ids_BT is not None:
             self.history, self.ids_BT = ids_BT[:, :first], ids_BT[:, shown]
         position_BT, positions = torch.arange(length)[None], layer.position_embedding

@@ -2,10 +2,10 @@
 
 text -> ids -> [rows - learning_rate * gradient] -> hidden states -> head -> loss, next tokens
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
-  every row of it moves; an untied head and everything else stay as they are
+  all its rows move; an untied head and everything else do not change
 - the loss comes from the backward pass, in float32 (trace/backward.py)
-- the shift of a row on the map is exact for PCA, which is linear. t-SNE cannot place a new row, so the shift of the
-  mean position of its nearest neighbors is shown
+- the shift of a row on the map is exact for PCA, which is linear. t-SNE cannot place a new row, so the
+  map shows the shift of the mean position of the row's nearest neighbors
 Tested against torch.optim.SGD on the whole table in tests/trace/test_gradient_step.py.
 """
 

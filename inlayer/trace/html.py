@@ -1,8 +1,8 @@
-"""The walk page: the files of page/ assembled into one HTML document that loads nothing.
+"""The walk page: the files in page/, assembled into one self-contained HTML document (no external requests).
 
 trace -> [html] -> browser
-- a served page calls the API of its server; an exported page contains its data and works from disk: the walk, one more
-  walk for each change that the controls offer, their scenes, the tokens with their neighbors, the initialization of the
+- a served page calls its server's API. An exported page works from disk and contains its data: the walk, another walk
+  for each change that the controls offer, their scenes, the tokens with their neighbors, the initialization of the
   table, a sample of its values, its map, and a step of learning
 - plain JavaScript in small files that share one scope, in the order below, without a build step
 Tested in Chromium in tests/browser/.
@@ -40,12 +40,12 @@ SCRIPTS = (
 )  # fmt: skip
 SECOND_MODEL = "minilm"  # the sample that the page suggests for a comparison
 MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
-MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send
+MAX_SWAP_TOKENS = 300  # total tokens in all walks with a swap, so the file stays small enough to send
 THETAS = (100.0, 1_000_000.0)
 MAX_TOKENS = 64  # limit per text
-MAX_TOKEN_PANELS = 64  # tokens that can be opened
+MAX_TOKEN_PANELS = 64  # number of tokens that can be opened
 MAX_SCENES = 1_500_000  # characters of all scenes; the walk itself comes first
-HEAD_TOKENS = 12  # tokens whose rotation can be seen
+HEAD_TOKENS = 12  # number of tokens whose rotation is shown
 
 
 def export(
@@ -69,7 +69,7 @@ def export(
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
         "tokens": {str(token_id): plain(describe_token(pipeline, token_id)) for token_id in ids[:MAX_TOKEN_PANELS]},
-        "attention_heads": {  # excludes the changes that the page applies itself
+        "attention_heads": {  # without the changes that the page applies itself
             key: _attention_head(pipeline, texts, trace)
             for key, trace in walks.items()
             if trace.positions.rotary and trace.change.swap is None and not trace.change.pad
@@ -104,7 +104,7 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
 
 
 def _attention_head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:
-    """Collect what the dial shows: the channels of one attention head, and the frequencies of all its pairs."""
+    """Collect the data for the dial: the channels of one attention head, and the frequencies of all its pairs."""
     channels = min(512, 2 * max(rotary.n_pairs for rotary in trace.positions.rotary))
     walked = pipeline.walk(texts, dims=channels, max_tokens=HEAD_TOKENS, change=trace.change)
     shown = [token for token in walked.texts[0].tokens if token.mask]

@@ -2,8 +2,8 @@
 
 - a step adds its lines to `Layout.lines`, one after the other
 - tokens and numbers are in the same columns in every step, so a token can be followed down the screen
-- what does not fit is omitted and counted; no line wraps
-- see also: how a character is written (inlayer/render/glyphs.py), the steps (trace/terminal.py)
+- content that does not fit is omitted and counted; no line wraps
+- see also: formatting characters (inlayer/render/glyphs.py), the steps (trace/terminal.py)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INDENT = 3
 MAX_TEXTS = 4
 MAX_TOKENS = 12  # limit per text; the rest is counted, not printed
 MAX_BATCH_TOKENS = 8  # limit per text of a batch
-MAX_PADDING = 2  # per text; if there are more, only the first is shown, since their rows are equal
+MAX_PADDING = 2  # per text; if there are more, only the first is shown, because their rows are equal
 MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
@@ -37,7 +37,7 @@ CODE_PARTS = (
     r"\\(?:x..|u.{4}|U.{8}|.)|[\w.]+|.",  # escape codes, names and numbers, everything else
     r".",  # characters of a long word in a string
 )
-MAX_NOTE = 12  # lines of the note of a step, so that it is complete at 40 columns
+MAX_NOTE = 12  # lines in a step's note, enough for the complete note at 40 columns
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
 
 
@@ -134,7 +134,7 @@ class Layout:
     # ---- texts and tokens
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:
-        """Return the tokens to show of a text, and one or two padding tokens."""
+        """Return the tokens of a text to show, and one or two padding tokens."""
         padding = text.n_padding if text.n_padding <= MAX_PADDING else 1
         return text.tokens[: min(self.max_tokens, self.real_tokens(text) + padding)]
 
@@ -143,7 +143,7 @@ class Layout:
         return max(0, text.n_tokens - self.trace.first_token)
 
     def each_text(self) -> Iterator[TextTrace]:
-        """Yield each text, after adding its heading if there are several; then count those omitted."""
+        """Yield each text, after adding its heading if there are several; then count the omitted texts."""
         for index, text in enumerate(self.texts):
             if self.is_batch:
                 line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
@@ -153,7 +153,7 @@ class Layout:
         self.more(self.trace.shape[0] - len(self.texts), "text")
 
     def each_token(self, limit: int | None = None) -> Iterator[tuple[int, int, TokenTrace]]:
-        """Yield each token with the indices of its text and the token; after each text, count those omitted."""
+        """Yield each token with the indices of its text and the token; after each text, count the omitted tokens."""
         for text_index, text in enumerate(self.each_text()):
             shown = self.tokens(text)[:limit]
             for index, token in enumerate(shown):
@@ -177,13 +177,13 @@ class Layout:
             self.note(f"followed by {pluralize(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
-        """Return a token's label: its text, its bytes if not whole characters, or its name if it is special."""
+        """Return a token's label: its text, its bytes if they are not whole characters, or a special token's name."""
         data = bytes.fromhex(token.bytes)
         if not token.special and data.decode(errors="ignore").encode() != data:
             return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
         text = with_spaces(token.label)
         if not text.startswith(" ") and with_spaces(token.token or "").startswith(" "):
-            text = f" {text}"  # the tokenizer put a space before the text: the token of " king", not of "king"
+            text = f" {text}"  # the tokenizer put a space before the text, so this is " king", not "king"
         shown = self.glyphs.truncate(text, self.widest_label, blank=" " if token.id is None else None)
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
@@ -288,7 +288,7 @@ def _breakable(code: str, width: int, patterns: Sequence[str] = CODE_PARTS) -> I
 
 
 def padded(line: Text, columns: int) -> Text:
-    """Pad a line with spaces, which have no style, unlike those of rich's method."""
+    """Pad a line with spaces that, unlike in rich's method, have no style."""
     line.append(" " * (columns - cell_len(line.plain)))
     return line
 

@@ -53,9 +53,9 @@ from inlayer.trace.position_schemes import (
 from inlayer.trace.record import record_walk, values_of
 from inlayer.trace.scene import TableScene, sample_table
 
-MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
-BLOCK_VALUES = 2**24  # values of a larger table read at a time
-MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
+MAX_CACHED_VALUES = 2**24  # largest table, in values, cached in float32 between walks: 64 MB
+BLOCK_VALUES = 2**24  # values read at a time from a larger table
+MAX_RANDOM_VALUES = 2**28  # largest random table, in values: 1 GB
 MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 TOKEN_TABLE = "token_embedding.weight"
 STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
@@ -66,7 +66,7 @@ CACHE_SIZES = {  # methods whose latest results are cached with the pipeline, an
 
 
 class LayerInMemory(NamedTuple):
-    """A layer that was not opened from a checkpoint, with what a walk needs of a model."""
+    """A layer that was not opened from a checkpoint, with the model attributes that a walk needs."""
 
     embeddings: Embeddings
     tokenizer: Tokenizer | None
@@ -76,7 +76,7 @@ class LayerInMemory(NamedTuple):
 
 
 class Pipeline:
-    """A model prepared for walks. `name` identifies it where several can be chosen."""
+    """A model prepared for walks. `name` identifies it if there are several to choose from."""
 
     def __init__(self, model: Model | LayerInMemory, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
         self.model = model if isinstance(model, Model) else None
@@ -94,7 +94,7 @@ class Pipeline:
         self.tables = self._describe_tables()
         self.table = self.tables[TOKEN_TABLE]
         self._one_hot_products: dict[int, Tensor] = {}
-        self._tokenized: dict[str, TokenizedText] = {}  # by text, for the size of a random table, until they are walked
+        self._tokenized: dict[str, TokenizedText] = {}  # by text; used to size a random table, and kept until the walk
         for method, size in CACHE_SIZES.items():  # not decorators, whose caches would be shared by all pipelines
             setattr(self, method, lru_cache(size)(getattr(self, method)))
 
@@ -129,7 +129,7 @@ class Pipeline:
         pipeline._tokenized = tokenized
         return pipeline
 
-    @one_thread()  # sums do not depend on the machine, and parallel walks do not wait for each other's threads
+    @one_thread()  # so sums do not depend on the machine, and parallel walks do not wait for each other's threads
     @torch.no_grad()
     def walk(
         self,
@@ -159,7 +159,7 @@ class Pipeline:
 
     @cached_property
     def title(self) -> str:
-        """The source as shown to other users: only the last part of a path on this machine."""
+        """The source, as shown to other users: for a path on this machine, only its last part."""
         path = Path(self.source)
         return base_name(path) if path.exists() or path.is_absolute() else self.source
 
@@ -208,7 +208,7 @@ class Pipeline:
 
     @cached_property
     def table_scene(self) -> TableScene:
-        """Values at evenly spaced rows and channels of the table."""
+        """The table's values at evenly spaced rows and channels."""
         return sample_table(self)
 
     @cached_property
@@ -223,7 +223,7 @@ class Pipeline:
 
     @cached_property
     def stored_table(self) -> StoredTable:
-        """The table as geometry/ reads it, without torch; one in memory shares its values."""
+        """The table as a StoredTable, which geometry/ reads without torch; a table in memory shares its values."""
         table = self.layer.token_embedding
         if isinstance(table, StoredEmbedding):
             return table.table
@@ -260,7 +260,7 @@ class Pipeline:
         return torch.stack([products[token_id] for token_id in ids]) if ids else torch.zeros(0, self.table.shape[1])
 
     def head_rows(self) -> Tensor:
-        """Return the head's rows in float32, which are the table's if it is tied."""
+        """Return the head's rows (if it is tied, the table's rows) in float32."""
         assert self.head is not None
         if self.numel() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
@@ -269,7 +269,7 @@ class Pipeline:
     # ---- parts of a walk that many walks share
 
     def active_layer(self, scheme: str | None, theta: float | None) -> ActiveLayer:
-        """Return the layer with a different position scheme or theta, or as it is."""
+        """Return the layer with a different position scheme or theta, or unchanged."""
         return with_positions(self.layer, scheme, theta, self.init_std)
 
     def float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
@@ -282,7 +282,7 @@ class Pipeline:
         return module.weight.detach().float()
 
     def rotations(self, scheme: str | None, theta: float | None, shown: range, length: int, dims: int) -> list[Rotary]:
-        """Return the rotary angles of the tokens that are shown, the same for every text of this length."""
+        """Return the rotary angles of the shown tokens, which are the same for every text of this length."""
         return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
     def tokenize(self, text: str) -> TokenizedText:

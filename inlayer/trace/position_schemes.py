@@ -2,8 +2,8 @@
 
 text -> ids -> rows -> [+ positions] -> hidden states -> head
 - learned and sinusoidal positions are added by the layer; their values are among its stages
-- rotary positions add nothing to the rows. What is recorded is the angle of every channel pair, and the cos and sin
-  that the layer prepares for attention
+- rotary positions add nothing to the rows. A walk records the angle of every channel pair, and the cos and sin that the
+  layer prepares for attention
 Tested in tests/trace/test_walk.py.
 """
 
@@ -27,7 +27,7 @@ from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions
-COMPARED_LENGTH = 64  # original context length of the compared scalings; short, so their effect shows in one dial
+COMPARED_LENGTH = 64  # original context length of the compared scalings; short, so that one dial shows their effect
 COMPARED_SCALINGS: dict[str, RopeScaling] = {
     "YaRN": YarnScaling(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
     "Llama-3": Llama3Scaling(
@@ -69,6 +69,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
 
 
 def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> nn.Module | None:
+    """Return the position module of a scheme, or None for "none"."""
     own = layer.position_embedding
     width = layer.n_embd if layer.projection_at == "rows" else layer.token_embedding.embedding_dim
     if scheme == "none":

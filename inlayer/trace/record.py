@@ -3,7 +3,7 @@
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
 - every number comes from an object used in the actual computation; none is recomputed
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
-Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 3 in tests/trace/test_tokenization.py.
+Tested against individual library calls in tests/trace/test_walk.py; steps 1 to 3 in tests/trace/test_tokenization.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
 
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
-MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
+MAX_COMPARED = 2**26  # largest table, in values, that is multiplied by one-hot vectors as a whole
 
 
 def record_walk(result: ForwardPass) -> facts.Trace:
@@ -106,7 +106,7 @@ def _tokens(result: ForwardPass, stages: list[facts.StageFacts]) -> list[list[fa
 
 
 def _text(result: ForwardPass, b: int, tokens: list[facts.TokenTrace]) -> facts.TextTrace:
-    """Record a text of the batch around its recorded tokens."""
+    """Record a text of the batch, given its recorded tokens."""
     if not result.texts:
         return facts.TextTrace(
             text=None, normalized=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
@@ -136,7 +136,7 @@ def _normalized(tokenizer: Tokenizer | None, text: str) -> str | None:
 
 
 def _recorded_part(text: TokenizedText, recorded: RecordedRange) -> str:
-    """Return the part of a text that its recorded tokens cover; a character they only cover partly is included."""
+    """Return the part of a text that its recorded tokens cover; a partly covered character is included."""
     source = text.text.encode()
     first, end = 0, len(source)
     if recorded.first_token:

@@ -1,7 +1,8 @@
 """Relative positions in a walk: the slopes of ALiBi, or the rows of a learned table, by distance.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- they add nothing to the rows; attention adds the bias to its scores, or multiplies the rows by queries and keys
+- they add nothing to the token rows; attention adds the bias to its scores, or multiplies the table's rows by queries
+  and keys
 - the numbers come from positions/relative.py. A learned table is small, so it is read as a whole
 Part of step 6 of trace/terminal.py. Tested against transformers in tests/trace/test_relative.py.
 """
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from inlayer.trace.forward import ForwardPass
 
 KEY, FROM_LAST, DISTANCE = "position of the key", "position of the key - last position", "position of the key - query"
-MAX_HEADS = 4  # heads shown on the terminal
+MAX_HEADS = 4  # heads shown in the terminal
 MAX_BIAS_BYTES = 16 << 20
 
 

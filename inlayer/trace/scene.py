@@ -1,8 +1,8 @@
 """The scene of a walk: heat strips of all tokens and channels, cosines between tokens, and a sample of the table.
 
 rows, hidden states -> [scene] -> canvas
-- strips only give colors: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and infinity.
-  Exact digits come from a walk
+- strips are only colors: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and infinity.
+  A walk has the exact digits
 - the scale is a high quantile of the absolute values, so a few outlier channels do not make all others pale
 - cosines are computed for the rows, and for the hidden states, where positions have been added
 - see also: the recorded values (trace/record.py), a step of learning (trace/gradient_step.py), the map
@@ -48,7 +48,7 @@ class SceneStrips(Facts):
     """The strips of all tokens, in the order (text, token, channel)."""
 
     row: Strip
-    position: Strip | None  # what the positions add; None if they add nothing
+    position: Strip | None  # the vectors that positions add; None if they add nothing
     hidden: Strip
 
 
@@ -64,7 +64,7 @@ class SceneFacts(Facts):
     """The tokens of a batch as heat strips, up to a limit."""
 
     shape: tuple[int, int, int]  # shape of the hidden states: batch, tokens, width
-    tokens: int  # shown of each text, padding included
+    tokens: int  # tokens shown per text, padding included
     width: int  # width of the hidden states
     strips: SceneStrips
     similarity: SceneSimilarity
@@ -114,7 +114,7 @@ def describe_scene(
 @one_thread()
 @torch.no_grad()
 def sample_table(pipeline: Pipeline) -> TableScene:
-    """Sample the table: the first and last row and channel are always among those shown."""
+    """Sample the table; the first and last row and channel are always included."""
     rows, channels = (
         np.linspace(0, size - 1, min(size, shown)).round().astype(int).tolist()
         for size, shown in zip(pipeline.table.shape, (MAX_ROWS, MAX_CHANNELS), strict=True)

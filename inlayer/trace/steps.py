@@ -14,7 +14,7 @@ from inlayer.trace.family_facts import RelativeFacts
 
 MAX_CODE_TEXT = 240  # characters; longer texts are cut to CUT_TEXT each in the printed code
 CUT_TEXT, CUT_TEXTS = 60, 4
-CLEARLY = 0.1  # nats above a uniform guess that are worth an explanation; random rows have fewer
+CLEARLY = 0.1  # a loss this many nats above a uniform guess is worth explaining; random rows are closer
 SKIPPED = "skipped: the walk starts from vectors"
 
 
@@ -112,7 +112,7 @@ def _positions(trace: Trace) -> tuple[str, str]:
 
 
 def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
-    """Only relative positions: nothing is added to the rows."""
+    """Describe a model that has only relative positions, which add nothing to the rows."""
     at = f"torch.arange({_rows(trace)}.shape[1])"
     if relative.kind == "alibi":
         note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
@@ -200,8 +200,8 @@ def setup_code(
 ) -> list[str]:
     """Write the lines that come before step 1, or before a step that is shown alone.
 
-    `tokenizer` is the path of a tokenizer that replaced the model's, `embeds` that of the vectors. Empty if the walk
-    used a layer or a tokenizer that was made in Python.
+    `tokenizer` is the path of a tokenizer that replaced the model's, and `embeds` the path of the vectors. Empty if
+    the walk used a layer or a tokenizer that was made in Python.
     """
     is_random = trace.table.file is None
     texts = "[text]" if len(trace.texts) == 1 else "texts"
@@ -259,7 +259,7 @@ def _given(trace: Trace, embeds: str | None) -> list[str]:
     characters = sum(text.n_characters for text in trace.texts)
     if characters > MAX_CODE_TEXT:
         cut = CUT_TEXT
-        if trace.change.swap is not None:  # the tokens that are swapped, and some more
+        if trace.change.swap is not None:  # the swapped tokens, and some more
             tokens, first = trace.texts[0].tokens, trace.first_token
             spans = [tokens[index - first].span for index in trace.change.swap if 0 <= index - first < len(tokens)]
             cut += max((span[1] for span in spans if span is not None), default=0)
@@ -273,7 +273,7 @@ def _given(trace: Trace, embeds: str | None) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Return a string in Python, with escapes for right-to-left characters: a terminal would reorder the line."""
+    """Return a Python string literal; right-to-left characters are escaped, because a terminal would reorder them."""
     return "".join(
         ascii(char)[1:-1] if unicodedata.bidirectional(char) in ("R", "AL", "AN") else char for char in repr(text)
     )

@@ -1,10 +1,10 @@
 """Terminal output of a trace: eight steps with aligned numbers and heat strips.
 
 trace -> [terminal] -> console
-- color is used only if the terminal has it, and no step depends on it; the output is ASCII if the terminal requires it
-- no line is wider than the terminal, none ends in spaces, and no text can control the terminal
-- see also: columns and kinds of lines (trace/layout.py), how a character or a number is written (render/glyphs.py)
-Tested at three widths, against snapshots and with hostile texts, in tests/trace/test_terminal.py.
+- color is used only if the terminal supports it, and no step relies on it; the output is ASCII if the terminal needs it
+- no line is wider than the terminal or ends in spaces, and no text can control the terminal
+- see also: columns and kinds of lines (trace/layout.py), formatting characters and numbers (render/glyphs.py)
+Tested at three widths, against snapshots and with malicious texts, in tests/trace/test_terminal.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def show(
     """Print all steps, or one of them.
 
     `max_tokens` limits the tokens shown per text; the default fits a screen. `tokenizer` is the path of a tokenizer
-    that replaced the model's, and `embeds` the path of the vectors, for the printed code.
+    that replaced the model's, and `embeds` is the path of the vectors; both are for the printed code.
     """
     if step is not None and not 1 <= step <= len(STEPS):
         raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
@@ -341,7 +341,7 @@ def _masks(layout: Layout) -> None:
 
 
 def _gradients(layout: Layout, backward: Backward, channels: int) -> None:
-    """Add the gradient of each row, and for some rows of a tied model the two gradients it is the sum of."""
+    """Add the gradient of each row, and for some rows of a tied model the two gradients that it sums."""
     rows = backward.rows[: layout.max_tokens]
     firsts = [row.occurrences[0] for row in rows]
     labels = [layout.label(layout.trace.texts[text].tokens[token]) for text, token in firsts]

@@ -1,7 +1,7 @@
-"""Facts about a model outside of a walk: one token with its neighbors, and how a table like it is initialized.
+"""Facts about a model outside a walk: one token with its neighbors, and how a table like the model's is initialized.
 
-- nn.Embedding draws from N(0, 1). The model's initialization then redraws all values with a small std, which overwrites
-  the padding row as well, so that row has to be zeroed again. The table is shown after each of these steps
+- nn.Embedding draws from N(0, 1). The model's initialization then redraws all values with a small std. That overwrites
+  the padding row too, so the row has to be zeroed again. The table is shown after each of these steps
 - the table has the model's width, and as many rows as can be drawn without a noticeable delay
 Tested in tests/trace/test_pipeline.py.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 MAX_CHANNELS = 512
-MAX_SEARCHED = 2**31  # values of a table that is searched for neighbors
+MAX_SEARCHED = 2**31  # largest table, in values, that is searched for neighbors
 MAX_NEIGHBORS = 100
 MAX_INITIALIZED_VALUES = 2**20  # largest table that is initialized
 SHOWN_ROWS = 4
@@ -47,15 +47,15 @@ class InitializationStep(Facts):
 
 
 class InitializationFacts(Facts):
-    """How a table of the model's width is initialized: drawn, redrawn with the model's std, padding row zeroed."""
+    """Initialization of a table of the model's width: drawn, redrawn with the model's std, padding row zeroed."""
 
-    vocab_size: int  # rows of the table shown, which is smaller than that of a very large model
+    vocab_size: int  # rows of the table shown, fewer than in a very large model
     width: int
     padding_idx: int | None
     seed: int
     init_std: float
     dims: int
-    ids: list[int]  # rows shown, the padding row among them
+    ids: list[int]  # rows shown, including the padding row
     steps: list[InitializationStep]
 
 

@@ -9,7 +9,7 @@ function setCurrent(trace, base, query) {
   current = { trace, base, query, tokenKeys: tokenKeysOf(trace), known: base ? knownNumbers(base, trace) : null };
 }
 
-// What the walk shows first, if not token 0 and channel 0.
+// The first token and channel that the walk shows, if not 0 and 0.
 function firstShown() {
   return current?.trace ?? {};
 }
@@ -36,7 +36,7 @@ function* numbersOf(trace) {
       for (const [d, value] of (stage.added ?? []).entries()) yield [{ step, field: "added", s, b, t, d }, value];
       for (const [d, value] of stage.output.entries()) yield [{ step, field: "output", s, b, t, d }, value];
     }
-    for (const [s, rotation] of (b === 0 ? token.rotations : []).entries()) { // the same in every text
+    for (const [s, rotation] of (b === 0 ? token.rotations : []).entries()) { // rotations are the same in every text
       for (const field of ["angles", "cos", "sin"]) {
         for (const [d, value] of rotation[field].entries()) yield [{ step: 6, field, s, b, t, d }, value];
       }
@@ -68,7 +68,7 @@ function knownNumbers(base, trace) {
   for (const [cell, value] of numbersOf(base)) known.set(keyOf(cell, base, tokenKeys), value);
   const s = trace.stages.findIndex((stage) => stage.name === "position");
   if (s < 0 || base.stages.some((stage) => stage.name === "position")) return known;
-  // Positions are new here, but the vectors they are added to are not.
+  // The positions are new here, but not the vectors that they are added to.
   const before = s === 0 ? -1 : base.stages.findIndex((stage) => stage.name === trace.stages[s - 1].name);
   base.texts.forEach((text, b) => text.tokens.forEach((token, t) => {
     for (const [d, value] of (before < 0 ? token.row : token.stages[before].output).entries()) {

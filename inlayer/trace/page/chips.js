@@ -1,4 +1,4 @@
-// The tokens of the text at the top of the stage, one hue per token, and the bytes of steps 1 to 3 in these hues.
+// The tokens of the text at the top of the stage, with one hue per token, and the bytes in steps 1 to 3 in these hues.
 
 function renderChips(trace, step) {
   const hidden = areTokensHidden(step) || trace.input !== "text";
@@ -6,7 +6,7 @@ function renderChips(trace, step) {
   byId("chips").replaceChildren(...(hidden ? [] : [chipRow(trace)]));
 }
 
-// ---- chips; until step 3, which makes the tokens, they are the goal
+// ---- chips; before step 3, which makes the tokens, they show the goal
 
 function chipRow(trace) {
   return make("div", { class: "chip-rows" }, trace.texts.map((text, b) =>

@@ -1,9 +1,9 @@
-// All channel pairs as clocks: each hand rotates at the speed of its pair. Theta and RoPE scaling change the speeds.
+// All channel pairs as clocks: each hand rotates at its pair's speed. Theta and RoPE scaling change the speeds.
 
 const CLOCK_SPEED = 5; // positions per second
 const clock = { position: 0, playing: false, started: "", scaling: "" }; // kept while the page is redrawn
 
-// The rotary facts with a RoPE scaling that the reader compares with the model's speeds.
+// The rotary facts with the RoPE scaling that the reader compares with the model's own.
 function rescaledRotary(rotary) {
   const rescaled = rotary.rescaled.find((scaling) => scaling.name === clock.scaling);
   return rescaled ? { ...rotary, ...rescaled, unscaled_frequencies: rotary.frequencies, scaling: clock.scaling } : rotary;
@@ -122,7 +122,7 @@ function periodOf(frequency) {
   return (number < 10 ? number.toFixed(1) : Math.round(number)) + (unit?.[1] ?? "");
 }
 
-// Theta on a logarithmic scale. An exported page has only a few values, which its controls offer.
+// Theta on a logarithmic scale. An exported page offers only a few values.
 function thetaSlider(trace) {
   if (source.exported) return null;
   const own = (current.base ?? trace).positions.rotary[0]?.theta ?? null;

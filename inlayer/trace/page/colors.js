@@ -1,7 +1,7 @@
 // Colors: one per token id, and the diverging palette for numbers (blue below zero, orange above).
 
-// Greens and purples by turns, in OKLCH. They differ from each other, from the colors of numbers and controls, and from
-// the map's kinds of tokens, also without red-green vision (tests/browser/test_colors.py).
+// Alternating greens and purples in OKLCH. They differ from each other, from the colors of numbers and controls, and
+// from the map's kinds of tokens, even for readers with red-green color blindness (tests/browser/test_colors.py).
 const TOKEN_COLORS = {
   light: [
     [0.45, 0.13, 126], [0.62, 0.105, 289], [0.49, 0.105, 166], [0.38, 0.145, 319],
@@ -16,7 +16,7 @@ const TOKEN_COLORS = {
 const HEAT_POWER = 0.75; // exponent below 1: small values stay visible on a canvas; table cells, which have digits on top, are linear
 
 let hues = new Map(); // token id -> its number, in order of first occurrence
-let heatColors = null; // 256 colors for int8 values, of the current theme
+let heatColors = null; // 256 colors for int8 values in the current theme
 
 // Hues are numbered in the order of the first trace, so a token keeps its hue when it is swapped.
 function assignHues(...traces) {
@@ -38,7 +38,7 @@ function tokenColor(id, alpha = 1) {
   return number === undefined ? `oklch(${isDark() ? 0.76 : 0.56} 0.01 220 / ${alpha})` : numberedColor(number, alpha);
 }
 
-// Every second round through the colors is darker and grayer, and starts in their middle.
+// Every second pass through the colors is darker and grayer, and starts in the middle.
 function numberedColor(number, alpha = 1) {
   const colors = TOKEN_COLORS[isDark() ? "dark" : "light"], second = Math.floor(number / colors.length) % 2;
   const [lightness, chroma, hue] = colors[(number + second * colors.length / 2) % colors.length];

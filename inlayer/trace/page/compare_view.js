@@ -1,6 +1,6 @@
-// Compare: the same text with a second model or tokenizer, side by side.
+// The comparison: the same text with a second model or tokenizer, side by side.
 
-let comparedHues = new Map(); // a word has one color in both models, however they write it
+let comparedHues = new Map(); // a word has the same color in both models, however they spell it
 
 function comparedColor(token) {
   const word = nameOf(token).replace(/^(##|[^\p{L}\p{N}]+(?=[\p{L}\p{N}]))/u, "").toLowerCase();
@@ -68,7 +68,7 @@ function compareColumn(trace, data, name) {
     data && comparedStrips(data, text), data && comparedSimilarity(data, text, name));
 }
 
-// Each model has its own scale: the values of two models often differ so much that one of them would be blank.
+// Each model has a separate scale: their values often differ so much that one of them would look blank.
 function comparedStrips(data, text) {
   const { width, values, scale } = data.strips.hidden;
   const tokens = text.tokens.slice(0, data.tokens);

@@ -1,7 +1,7 @@
 // The input (texts and model) and the controls for experiments.
 
-const TYPING_PAUSE = 250; // milliseconds without a key before a request is sent
-const ENTRY_PAUSE = 1000; // milliseconds without a key before more typing is another history entry
+const TYPING_PAUSE = 250; // milliseconds without a keystroke before a request is sent
+const ENTRY_PAUSE = 1000; // milliseconds without a keystroke before more typing becomes another history entry
 const MAX_TEXTS = 8;
 const EXPORTED_THETAS = [100, 1000000];
 const EXAMPLES = [
@@ -11,8 +11,8 @@ const FIRST_STEP = { swap: 3, pad: 3, positions: 6 }; // controls appear in the 
 
 let picking = null; // {first: index or null} while two tokens are selected for a swap
 let typingTimer = 0;
-let typedAt = 0; // time of the last key
-let isTyped = false; // the last history entry is for typing, and more typing changes it
+let typedAt = 0; // time of the last keystroke
+let isTyped = false; // whether the last history entry is for typing, so more typing changes it
 let models = [];
 
 // ---- texts and model
@@ -21,7 +21,7 @@ function renderInput() {
   const box = byId("texts");
   const held = Array.from(box.children).findIndex((line) => line.contains(document.activeElement));
   const isRebuilt = box.children.length !== state.texts.length;
-  fillSelect(byId("model"), models.map((model) => model.name), state.model); // comes first, because its width decides where texts wrap
+  fillSelect(byId("model"), models.map((model) => model.name), state.model); // first: its width sets where texts wrap
   if (isRebuilt) box.replaceChildren(...state.texts.map(textField));
   const fields = Array.from(box.querySelectorAll("textarea"));
   fields.forEach((field, index) => {
@@ -31,7 +31,7 @@ function renderInput() {
   });
   if (isRebuilt && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
   byId("add-text").disabled = source.exported || state.texts.length >= MAX_TEXTS;
-  byId("texts").hidden = byId("add-text").hidden = isWithoutTokenizer(); // the stage says why
+  byId("texts").hidden = byId("add-text").hidden = isWithoutTokenizer(); // the stage gives the reason
   renderExamples();
   if (!source.exported) return;
   byId("model").disabled = true;
@@ -91,7 +91,7 @@ function fitHeight(field) {
 function typed(event) {
   fitHeight(event.target);
   clearTimeout(typingTimer);
-  if (performance.now() - typedAt > ENTRY_PAUSE) isTyped = false; // "back" leads to the text before the pause
+  if (performance.now() - typedAt > ENTRY_PAUSE) isTyped = false; // "back" restores the text before the pause
   typedAt = performance.now();
   typingTimer = setTimeout(() => {
     const more = isTyped;

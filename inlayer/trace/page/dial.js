@@ -41,7 +41,7 @@ function headDot(q, k, rotary, pairs, positions) {
   return sum;
 }
 
-// Pairs whose frequency and whose two channels are known.
+// Pairs with a known frequency and two known channels.
 function pairCount(head, rotary) {
   const width = head.tokens[0]?.hidden.length ?? 0;
   const fits = (pair) => pairChannels(rotary, pair).every((channel) => channel < width);
@@ -50,7 +50,7 @@ function pairCount(head, rotary) {
   return pairs;
 }
 
-// Starts with the last and the first token, in the longest pair that rotates at a speed one can follow.
+// Starts with the last and the first token, in the longest pair that rotates slowly enough to follow.
 function startChoice(walk, head, s) {
   const rotary = head.rotary[s], q = head.tokens.length - 1;
   const size = (pair) => {
@@ -224,7 +224,7 @@ function dialDrawing() {
     svg.setAttribute("aria-label", `q at position ${m} and k at position ${n}, rotated in pair ${pair}; ${words}`);
   }
 
-  // Reports each drag of a hand as the position it leads to.
+  // Reports each drag of a hand as a position.
   function drag(move, frequency, choice) {
     let held = null;
     const angleAt = (event) => {
@@ -254,7 +254,7 @@ function dialDrawing() {
   return { element: svg, show, drag };
 }
 
-// One vector: dashed before the rotation, an arrow after it, an arc along the way, and a handle to drag.
+// One vector: a dashed line before the rotation, an arrow after it, an arc in between, and a handle to drag.
 function handDrawing(name) {
   const hand = { q: "m", k: "n" }[name];
   const before = draw("line", { x1: DIAL.center, y1: DIAL.center, class: "rope-before" });

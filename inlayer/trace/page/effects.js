@@ -1,4 +1,4 @@
-// The effect of a change in words. A reason is given only if the numbers confirm it.
+// Describes the effect of a change in words. A reason is given only if the numbers confirm it.
 
 function changeBanner(step) {
   return current.base && make("p", { class: "changed-note", id: "changed-note" }, changeSentence(step));
@@ -96,7 +96,7 @@ function positionReasons(step, count) {
   return [`neither ${was} nor ${now} positions add anything to the rows`];
 }
 
-// The scheme is the same; only theta can differ.
+// The scheme is the same, so only theta can differ.
 function thetaReasons(step, count) {
   const { trace, base } = current;
   if (trace.positions.scheme === "sinusoidal") {
@@ -111,7 +111,7 @@ function thetaReasons(step, count) {
   return [step === 6 && `theta changed from ${brief(from[s])} to ${brief(to[s])}${effect}`];
 }
 
-// If the chosen theta equals the model's, the change to revert; otherwise null.
+// Returns the change to revert if the chosen theta equals the model's, otherwise null.
 function ineffectiveChange() {
   const { trace, base } = current;
   const isRotary = (walk) => walk.positions.scheme === "rotary";

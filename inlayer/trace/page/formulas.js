@@ -34,7 +34,7 @@ function originFacts(token, d) {
   return rowFacts(current.trace.table, token.id, d, token.offset);
 }
 
-// The same for any row of the table, looked up or not.
+// Where a value of any table row is stored, looked up or not.
 function rowOrigin(id, d) {
   const { table } = current.trace;
   return rowFacts(table, id, d, table.offset + id * table.row_bytes);

@@ -7,7 +7,7 @@ function addedName(token, s, d) {
   return indexed("S", row ?? 0, d);
 }
 
-// The formula of a value after the first `count` stages: one sum if all of them add, otherwise stage by stage.
+// The formula of a value after the first `count` stages: one sum if every stage adds, otherwise stage by stage.
 function stagesFormula(token, d, { name, start, count }) {
   const applied = token.stages.slice(0, count);
   if (count === 0) return { formula: [`${name} = ${start}`, `= ${brief(at(token.row, d))}`] };
@@ -26,7 +26,7 @@ function stagesFormula(token, d, { name, start, count }) {
   return { formula: [`${name} = ${term}`, ...lines], words: upper(listed(others)) + "." };
 }
 
-// Where the vector that a stage adds is stored, if it is a row of a table.
+// Where the vector added by a stage is stored, if it is a table row.
 function addedOrigin(token, s, d) {
   const { table } = current.trace.stages[s];
   const { row, offset } = token.stages[s];

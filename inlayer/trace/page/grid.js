@@ -76,7 +76,7 @@ function endAtRow(box, table) {
   if (!(table.offsetHeight > room)) return;
   const parts = table.tBodies.length > 1 ? table.tBodies : table.rows;
   const ends = Array.from(parts, (part) => part.offsetTop + part.offsetHeight).filter((end) => end <= room);
-  const bar = box.offsetHeight - box.clientHeight; // of horizontal scrolling
+  const bar = box.offsetHeight - box.clientHeight; // height of the horizontal scroll bar
   if (ends.length > 0) box.style.maxHeight = `${Math.max(...ends) + padding + bar}px`;
 }
 
@@ -138,7 +138,7 @@ function neighborStop(stops, stop, key) {
   return undefined;
 }
 
-// The stop `lines` lines above or below this one on the screen.
+// The Tab stop `lines` lines above or below this one on the screen.
 function below(stops, start, direction, lines) {
   const center = (element) => {
     const box = element.getBoundingClientRect();

@@ -15,7 +15,7 @@ function sceneImages() {
 }
 
 // Rows, positions, and their sum have one scale, so a color means the same number in all of them. Hidden states that a
-// norm or a factor makes larger have their own, and so have rows or positions that would be pale next to the others.
+// norm or a factor makes larger have their own scale, as do rows or positions that would look pale next to the others.
 function sceneScale(name) {
   const { row, position, hidden } = scene.data.strips;
   if (name === scene.pale) return scene.data.strips[name].scale;
@@ -24,11 +24,11 @@ function sceneScale(name) {
   return name === "hidden" ? hidden.scale : before;
 }
 
-// "row" or "position", if its values are many times smaller than those of the other.
+// "row" or "position": the one whose values are many times smaller, if there is one.
 function paleStrip({ row, position }) {
   if (!position) return null;
   const pale = row.scale < position.scale ? "row" : "position", [low, high] = [row.scale, position.scale].sort((a, b) => a - b);
-  const isZero = (strip) => bytesIn(strip.values).every((value) => value === 0); // its scale means nothing
+  const isZero = (strip) => bytesIn(strip.values).every((value) => value === 0); // its scale is meaningless
   return high < PALE * low || isZero(row) || isZero(position) ? null : pale;
 }
 
@@ -50,7 +50,7 @@ function heatImage(values, width, factor = 1) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(Math.max(1, width), height);
   const pixels = new Uint32Array(image.data.buffer), colors = heatPalette();
-  const nonFinite = new Uint32Array(height); // values of each row that are not finite
+  const nonFinite = new Uint32Array(height); // number of non-finite values in each row
   for (let index = 0; index < values.length; index += 1) {
     const value = values[index];
     pixels[index] = colors[value === -128 ? 0 : Math.round(value * factor) + 128];
@@ -63,7 +63,7 @@ function heatImage(values, width, factor = 1) {
 
 // ---- painting
 
-// A row with values that are not finite is outlined, and named where nothing else is drawn.
+// A row with non-finite values is outlined, and labeled where nothing else is drawn.
 function outlineNonFinite(context, { x, y, w, h }, isEmpty) {
   context.strokeStyle = cssColor("--muted");
   context.lineWidth = 1;
@@ -73,7 +73,7 @@ function outlineNonFinite(context, { x, y, w, h }, isEmpty) {
   if (isEmpty && h > 10) paintText(context, "not finite", x + 8, y + h / 2, { color: cssColor("--muted") });
 }
 
-// A wide image in the pixels of a lane. It is kept, because narrowing strips in every frame is slow.
+// A wide image scaled to the pixels of a lane. It is kept, because narrowing strips in every frame is slow.
 function narrowed(image, width) {
   if (image.width <= width) return image;
   if (image.narrow?.width !== width) {

@@ -1,4 +1,4 @@
-// Initialization compared with the forward pass: the table is drawn once; afterwards rows are only looked up.
+// Initialization compared with the forward pass: the table is drawn once; afterward, rows are only looked up.
 
 const INITIALIZATION_CHANNELS = 4; // per row, so both columns fit side by side
 const INITIALIZATION_TOKENS = 32;
@@ -71,7 +71,7 @@ function initializationStep(initialization, step, index) {
     }));
 }
 
-// All histograms share the axis of the first, so a narrower distribution is narrower on the screen.
+// All histograms share the first one's axis, so a narrower distribution looks narrower.
 function histogram(step, first) {
   const bars = histogramBars(step, histogramEdge(first), 64);
   const label = `Histogram: mean ${brief(step.mean)}, standard deviation ${brief(step.std)}`;
@@ -134,7 +134,7 @@ function initializationScene(initialization) {
       for (const name of ["x", "y", "width", "height"]) bars[index].setAttribute(name, bar.getAttribute(name));
     });
     strips.forEach((strip, line) => {
-      const isZeroed = to.rows[line].every((value) => value === 0); // in step with the label, not gradually
+      const isZeroed = to.rows[line].every((value) => value === 0); // at the same time as the label, not gradually
       strip.show(isZeroed ? to.rows[line] : from.rows[line].map((value, d) => mixed(value, to.rows[line][d])),
         3 * mixed(from.std, to.std));
     });

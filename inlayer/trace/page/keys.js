@@ -1,4 +1,4 @@
-// Keyboard shortcuts. They are ignored while the user is typing.
+// Keyboard shortcuts, which are ignored while the user is typing.
 
 const KEYS = [
   [["\u2190", "\u2192"], "previous or next step"],

@@ -1,4 +1,4 @@
-// One training step at a learning rate that the reader chooses: rows move, and the loss and the next token change.
+// One training step with a learning rate chosen by the reader: rows move, and the loss and the next token change.
 
 const CHART_LEFT = 32; // width of the axis labels
 const LABEL = [80, 10]; // width and height of "loss 4.461" on the chart
@@ -63,7 +63,7 @@ function fillLearning(panel, title, learned) {
     chart.mark(index);
     bars.show(index);
     moved.show(index);
-    const shownStep = index || steps.length - 1; // before a step, where the gradient would move the rows
+    const shownStep = index || steps.length - 1; // before a step, show where the gradient would move the rows
     movedRowsShown = steps[shownStep].moved.filter((row) => row.shift !== null)
       .map(({ id, shift }) => ({ id, shift, color: tokenColor(id, index ? 1 : 0.5) }));
     shownMap()?.setArrows(learningArrows());
@@ -121,7 +121,7 @@ function ticksUpTo(maximum) {
   return Array.from({ length: Math.floor(maximum / size) + 1 }, (_, index) => index * size);
 }
 
-// A place for a label next to a dot that neither the curve nor the horizontal line crosses.
+// A position for a label next to a dot, where neither the curve nor the horizontal line crosses it.
 function labelPosition(points, dot, { width, bottom, line }) {
   const [wide, high] = LABEL;
   const heightAt = (x) => {

@@ -83,7 +83,7 @@ async function refresh() {
   }
 }
 
-// Without a drawing, the step still shows its numbers.
+// If drawing fails, the step still shows its numbers.
 function noDrawing(error) {
   if (error.name === "AbortError") throw error;
   return null;
@@ -144,7 +144,7 @@ function settled() {
   if (text !== lastAnnounced) announce((lastAnnounced = text));
 }
 
-// The command that writes the walk shown to one file. A served model's path is not known here.
+// The command that writes this walk to one file. A served model's path is not known here.
 function walkCommand({ texts, model, step, positions, theta, swap, pad }) {
   const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const isLong = texts.join("").length > MAX_SHARED;
@@ -251,7 +251,7 @@ function listen() {
   listenForHighlights(document.querySelector(".workspace"));
   window.addEventListener("resize", () => byId("texts").querySelectorAll("textarea").forEach(fitHeight));
   window.addEventListener("popstate", () => {
-    if (models.length === 0) return; // the location is read once the models are known
+    if (models.length === 0) return; // the URL is read once the models are known
     isTyped = false;
     discardTyping(); // the typed text belongs to the previous history entry
     readLocation();
@@ -267,7 +267,7 @@ async function start() {
   renderMotion();
   renderKeys();
   emptyInspector();
-  state = readFragment(location.hash); // so that a click while the models load keeps the view of the link
+  state = readFragment(location.hash); // so a click while the models load keeps the view in the link
   listen();
   try {
     models = await source.models();

@@ -2,7 +2,7 @@
 
 const MAP_POLL = 3000; // milliseconds between requests for a better layout
 
-let mapPane = null; // the map, once its data is there
+let mapPane = null; // the map, once its data has been loaded
 let mapModel = null; // the model whose map is shown or requested
 let mapParts = null; // elements of the pane
 let mapChosen = { id: -1, near: [] }; // the token of the token panel
@@ -12,7 +12,7 @@ function renderMapPane() {
   mapParts ??= buildMapPane();
   if (mapModel !== model) {
     mapModel = model;
-    if (mapPane) showMap(true, "Loading the map…"); // do not show the points of another model
+    if (mapPane) showMap(true, "Loading the map…"); // do not show another model's points
     delete mapParts.canvas.dataset.drawn;
     loadMap(model);
   }
@@ -89,7 +89,7 @@ async function loadMap(model) {
   if (mapChosen.id >= 0) mapPane.choose(mapChosen.id, true, mapChosen.near);
 }
 
-// The map, if it shows the current model.
+// Returns the map if it shows the current model.
 function shownMap() {
   return mapPane?.data.model === mapModel ? mapPane : null;
 }
@@ -124,7 +124,7 @@ function markTokens() {
   mapPane.setArrows(texts.length > 0 ? learningArrows() : []);
 }
 
-// The token panel shows this token; the map moves there.
+// Called when the token panel shows this token: the map moves there.
 function showOnMap(id, near = []) {
   if (mapChosen.id === id) return;
   mapChosen = { id, near };

@@ -1,12 +1,12 @@
 // Step 3: the merges of a text, played in the order of their ranks.
 //
-// A tile is as wide as its bytes: tiles join where they are, so nothing else moves.
+// A tile is as wide as its bytes: tiles join in place, so nothing else moves.
 
 const MAX_MERGE_TIME = 2400; // milliseconds for all merges of a text
 const MAX_ONE_MERGE = 320; // milliseconds for the merges of one rank
 const FLASH = [{ backgroundColor: "color-mix(in oklab, var(--token) 50%, var(--surface))" }, {}];
 
-let merging = null; // {trace, all, at, stop}: all merges, how many are drawn, and what stops the player (null: it stands still)
+let merging = null; // {trace, all, at, stop}: all merges, how many are drawn, and what stops the player, or null
 
 // The merges of a text in the order of their ranks: [{preToken, left, right, rank, id}].
 function mergesOf(text) {
@@ -15,7 +15,7 @@ function mergesOf(text) {
   return found.sort((a, b) => a.rank - b.rank || a.preTokenIndex - b.preTokenIndex || a.order - b.order);
 }
 
-// The parts of each pre-token after some merges: [[hex, ...], ...]. Merges of one pre-token keep their own order.
+// The parts of each pre-token after some merges: [[hex, ...], ...]. Merges in one pre-token keep their order.
 function partsAfter(text, merges) {
   const done = new Map();
   for (const { preTokenIndex } of merges) {
@@ -63,7 +63,7 @@ function mergePlayer(trace) {
   return player;
 }
 
-// Draws the merges up to merging.at. Boxes whose parts are the same stay as they are.
+// Draws the merges up to merging.at. Boxes whose parts did not change are not redrawn.
 function fillPlayer(player) {
   const { trace, all, at, stop } = merging;
   const text = trace.texts[0], owners = byteOwners(trace, text);

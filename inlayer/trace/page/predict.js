@@ -12,7 +12,7 @@ function isHidden(step) {
   return state.predict && !revealed.has(step) && questionsFor(current.trace, step).length > 0;
 }
 
-// Tokens, on the stage and on the map, answer the questions of step 3.
+// In step 3, questions are answered by clicking tokens on the stage or the map.
 function areTokensHidden(step) {
   return isHidden(step) || (step < 3 && isHidden(3));
 }

@@ -1,6 +1,6 @@
 // Questions to answer before a step is shown, generated from the trace.
 // Kinds: whole (exact), real (tolerant), shape, choice. Each has an explanation to show afterwards, and may list
-// mistakes: [wrong answer, what it would mean].
+// mistakes: [wrong answer, what it would imply].
 
 function questionsFor(trace, step) {
   return QUESTIONS[step](trace).filter(Boolean);
@@ -227,7 +227,7 @@ function isCorrect(question, written) {
   return isAnswer(question.kind, question.answer, readAnswer(question, written));
 }
 
-// A list of sizes, a number with its decimals, or the text of a choice; null if it cannot be read.
+// A list of sizes, a number with its decimals, or the text of a choice; null if it cannot be parsed.
 function readAnswer({ kind }, written) {
   const text = written.trim().replaceAll(MINUS, "-").replaceAll("\u2013", "-");
   if (kind === "choice") return text;
@@ -246,7 +246,7 @@ function isAnswer(kind, answer, given) {
   return Math.abs(given.number - answer) <= Math.max(1e-9, 0.01 * Math.abs(answer), asWritten);
 }
 
-// Why an answer is wrong, where the kind of mistake can be recognized; otherwise an empty string.
+// Why an answer is wrong if the kind of mistake can be recognized, otherwise an empty string.
 function diagnose(question, written) {
   const { kind, answer, mistakes } = question;
   const given = readAnswer(question, written);

@@ -1,13 +1,13 @@
 // The scene of steps 4 to 8: one canvas on which the table, the rows of your tokens, positions, and similarities move.
 //
-// - every step has a layout: where each part is and how visible it is. Changing the step moves parts to their new positions
+// - every step has a layout: the position and visibility of each part. Changing the step moves parts to new positions
 // - colors come from int8 values of the real vectors (/api/scene, /api/table-scene); exact numbers come from the trace
-// - rows beyond the window are drawn when they scroll into view
+// - rows outside the window are drawn when they scroll into view
 
 const SCENE_HEIGHT = 320;
-const TRAINING_HEIGHT = 208; // in step 8, where the training step below is the main figure
+const TRAINING_HEIGHT = 208; // in step 8, because the training step below is the main figure
 const GAP = 28;
-const MIN_LINE = 14; // pixels of a strip next to a line of the similarities
+const MIN_LINE = 14; // height in pixels of a strip next to a line of the similarities
 
 const scene = { data: null, table: null, images: null, layout: null, stop: () => {}, hovered: null, cursor: null };
 window.inlayerScene = scene; // for tests
@@ -36,7 +36,7 @@ function sceneLayout(trace, step, width) {
   const tokens = sceneTokens(trace);
   const isRotation = step === 6 && !scene.data.strips.position;
   const room = step === 8 ? TRAINING_HEIGHT : SCENE_HEIGHT;
-  const line = lineHeight(tokens.length, isRotation ? 14 : 36, room); // the dial below is the picture of that step
+  const line = lineHeight(tokens.length, isRotation ? 14 : 36, room); // the dial below is the main figure of that step
   const left = width < 520 ? 64 : 112;
   const height = Math.max(step < 6 || step === 8 ? room : 0, tokens.length * line);
   const body = width - left;
@@ -208,7 +208,7 @@ function paleWords() {
   return `${what} are about ${grouped(Number(ratio.toPrecision(2)))} times smaller than ${others}, so they have their own color scale. `;
 }
 
-// Which tokens have a strip: one window of a long text.
+// The tokens that have a strip: one window of a long text.
 function shownTokens(trace) {
   const counts = trace.texts.map((text) => text.tokens.length);
   const isPart = trace.texts.some((text, b) => counts[b] < text.n_tokens + text.n_padding);
@@ -216,7 +216,7 @@ function shownTokens(trace) {
   return `${partOf(trace, Math.max(...counts))}${counts.length > 1 ? " of each text" : ""}`;
 }
 
-// Which tokens the squares compare: the first ones of the recorded range, in the first text.
+// The tokens that the squares compare: the first ones of the recorded range, in the first text.
 function comparedTokens(trace) {
   const count = scene.data.similarity.tokens.length, { n_tokens: tokens } = trace.texts[0];
   const text = trace.texts.length > 1 ? " of the first text" : "";
@@ -234,7 +234,7 @@ function partOf(trace, count) {
 function heatLegend(step) {
   const lanes = step < 6 ? { row: "rows" } : step > 6 ? { hidden: "hidden states" }
     : scene.data.strips.position ? { row: "rows", position: "positions", hidden: "hidden states" } : { row: "rows" };
-  const names = new Map(); // scale -> the lanes that have it
+  const names = new Map(); // scale -> the lanes that use it
   for (const [name, label] of Object.entries(lanes)) {
     const scale = step === 4 && scene.table ? scene.table.scale : sceneScale(name);
     names.set(scale, [...(names.get(scale) ?? []), label]);

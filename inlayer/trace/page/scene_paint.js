@@ -1,6 +1,6 @@
-// Drawing of the scene, and what is under the pointer.
+// Draws the scene, and finds the element under the pointer.
 
-const MIN_COSINE_CELL = 30; // pixels in which a cosine with two decimals fits
+const MIN_COSINE_CELL = 30; // smallest cell, in pixels, that fits a cosine with two decimals
 
 function paintScene() {
   const canvas = byId("scene-canvas"), frame = byId("scene-scroll"), parts = scene.layout;
@@ -109,7 +109,7 @@ function paintText(context, text, x, y, { size = 12, align = "left", color = css
 }
 
 function paintLabels(context, parts, [from, to]) {
-  const every = Math.max(1, Math.ceil(13 / parts.line)); // labels that would overlap are left out
+  const every = Math.max(1, Math.ceil(13 / parts.line)); // omits labels that would overlap
   for (let index = from; index < Math.min(to, parts.tokens.length); index += 1) {
     const { token, b, t } = parts.tokens[index];
     if (index % every && !isLit(token.id)) continue;
@@ -174,7 +174,7 @@ function isSet(value) {
 
 // ---- pointer and keyboard
 
-// What is at a point: {index, token, b, t, channel}, or {pair: [i, j], name, cosine}, or null.
+// The element at a point: {index, token, b, t, channel}, or {pair: [i, j], name, cosine}, or null.
 function sceneHit(x, screenY) {
   const parts = scene.layout;
   const y = screenY + byId("scene-scroll").scrollTop;
@@ -214,7 +214,7 @@ function pointAt(hit) {
 function showTip(hit, words) {
   const tip = byId("scene-tip"), [x, y] = hitPoint(hit);
   tip.textContent = words;
-  styled(tip, { left: "0", top: `${y + 16}px` }); // its width is measured where it has room
+  styled(tip, { left: "0", top: `${y + 16}px` }); // measured where it has room
   styled(tip, { left: `${Math.max(0, Math.min(x + 12, byId("scene").clientWidth - tip.offsetWidth))}px` });
 }
 
@@ -241,7 +241,7 @@ function hitWords(hit) {
   return hit.channel === undefined ? name : `${name}  channel ${hit.channel}`;
 }
 
-// The exact number comes from the trace, or from a request for the window it is in.
+// The exact number comes from the trace, or from a request for the window that contains it.
 let exactTimer = 0;
 
 function showExact(hit) {

@@ -1,11 +1,11 @@
-// Data sources: the API of the server, or the data inside an exported page. Both have the same interface.
+// Data sources: the server's API, or the data inside an exported page. Both have the same interface.
 
-const MAX_TOKENS = 256; // per text; a trace counts the rest
+const MAX_TOKENS = 256; // per text; a trace only counts the rest
 const MAX_BATCH_TOKENS = 1024; // texts x tokens per request
 const MAX_VALUES = 32768; // texts x tokens x channels
-const MAX_CACHED = 48; // responses kept, so going back is instant
+const MAX_CACHED = 48; // number of responses kept, so that going back is instant
 
-const HEAD_TOKENS = 16; // tokens to choose q and k from
+const HEAD_TOKENS = 16; // number of tokens to choose q and k from
 
 class RequestError extends Error {}
 
@@ -38,7 +38,7 @@ function servedSource(token) {
     const data = await response.json().catch(() => unreadable);
     if (data.error !== undefined) throw new RequestError(data.error);
     if (!response.ok) throw new RequestError(`The server responded with status ${response.status}.`);
-    if (!data.is_improving) cache.set(key, data); // a better map follows
+    if (!data.is_improving) cache.set(key, data); // a better map will follow
     if (cache.size > MAX_CACHED) cache.delete(cache.keys().next().value);
     return data;
   }

@@ -15,7 +15,7 @@ const MAX_THETA = 1e12;
 const THETA_RANGE = `a number above 0, at most ${MAX_THETA.toExponential().replace("+", "")}`;
 
 let state = { ...START };
-let ignored = []; // settings in the address that the page cannot show
+let ignored = []; // settings in the link that the page cannot show
 
 function readFragment(fragment) {
   const read = new URLSearchParams(fragment.replace(/^#/, ""));

@@ -1,7 +1,7 @@
-// The eight steps: a bar to move through them, and the stage, on which each step changes what is already there.
+// The eight steps: a bar to move through them, and the stage. Each step changes the picture that is already there.
 
 const STEP_NAMES = ["bytes", "pre-tokens", "ids", "rows", "lookup", "positions", "hidden", "backward"];
-// What happens in a step and why, in one or two sentences.
+// One or two sentences on what happens in each step and why.
 const STEP_REASONS = [
   "A computer stores text as bytes. UTF-8 uses one byte for an English letter, two for \u041f, four for an emoji.",
   "Most tokenizers first split the text into words, numbers, and punctuation. Each part becomes one or more tokens.",
@@ -87,7 +87,7 @@ function findAgain(stage, held) {
   return stage.querySelector(`[data-nav]${selector}`);
 }
 
-// What is above and below the scene: title, summary, and code; digits and facts.
+// The parts above the scene (title, summary, code) and below it (digits, facts).
 function stepView(trace, number) {
   const step = trace.steps[number - 1];
   const hidden = isHidden(number), isEmpty = trace.texts.every((text) => text.text === "") && trace.shape[1] === 0;

@@ -1,4 +1,4 @@
-// The token panel: what a token means (its nearest neighbors), then its row, then its bytes.
+// The token panel: a token's meaning (its nearest neighbors), then its row, then its bytes.
 
 let shownToken = null;
 let tokenOpener = null;

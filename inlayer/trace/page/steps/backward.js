@@ -74,7 +74,7 @@ function gradientHead(row) {
   row.count > 1 && span("token-count", `${TIMES} ${row.count}`));
 }
 
-// On its own scale, because it is often far smaller than the other gradients.
+// On a separate scale, because it is often far smaller than the other gradients.
 function unmaskedPadding({ padding, backward }) {
   const vector = backward.unmasked_padding_gradient;
   if (vector === null) {

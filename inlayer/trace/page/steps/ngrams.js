@@ -1,10 +1,10 @@
-// Part of step 4: n-gram memories. Which n-gram of the text reads which row, at which byte, and which n-grams share rows.
+// Part of step 4: n-gram memories. The row that each n-gram of the text reads, its byte offset, and shared rows.
 
 function ngramMemories(trace) {
   return (trace.ngram_memories ?? []).map((memory) => {
     const { layer } = memory;
     const title = layer === null ? "N-gram memory, part of the hidden states" : `N-gram memory of layer ${layer}`;
-    const done = layer === null ? "read" : "located"; // a walk ends before the layers
+    const done = layer === null ? "read" : "located"; // a walk ends before the decoder layers
     const used = [...new Set(memory.reads.flat(2).flatMap((read) => read.rows))];
     return make("section", { class: "check ngram-memory", "aria-label": title },
       make("h2", {}, title),

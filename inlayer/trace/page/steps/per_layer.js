@@ -1,4 +1,4 @@
-// Part of step 4: other tables. Per-layer embeddings: one heat strip per token and block. Value embeddings: one row.
+// Part of step 4, other tables. Per-layer embeddings: one heat strip per token and block. Value embeddings: one row.
 // Routing: the experts of each token.
 
 function perLayerStrips(trace) {

@@ -61,7 +61,7 @@ function fillRope(panel, title, head, walk) {
     dial.element, clocks.element);
 }
 
-// ---- position embeddings: the vector before, what is added, and the sum, below each other
+// ---- position embeddings: the vector before, the added vector, and the sum, one below another
 
 function sumFigure(trace, stages, step, fields) {
   const tokens = trace.texts.flatMap((text) => text.tokens);
@@ -102,7 +102,7 @@ function sumLabel(trace, token, s, field) {
   return token.stages[s].added ? "= sum" : name;
 }
 
-// ---- rotary: one dial per token and channel pair, folded because the clocks above show the same speeds
+// ---- rotary: one dial per token and channel pair, collapsed because the clocks above show the same speeds
 
 let areAnglesOpen = false; // kept while the page is redrawn
 
@@ -126,7 +126,7 @@ function rotaryFigure(trace, rotary, s) {
 }
 
 function keepAngles({ target }) {
-  if (current.base === null) areAnglesOpen = target.open; // a change opens them to show its effect
+  if (current.base === null) areAnglesOpen = target.open; // a change opens the dials to show its effect
 }
 
 function rotaryHead(rotary, s, scaled) {

@@ -1,4 +1,4 @@
-// Part of step 6: relative positions. The slopes of ALiBi, or the row of a learned table for each distance.
+// Part of step 6: relative positions. ALiBi's slopes, or the row of a learned table for each distance.
 
 const MAX_PAIRED = 24; // tokens in the matrix of queries and keys
 

@@ -1,4 +1,4 @@
-// Steps 4 and 5: where each row is stored, its raw values, and the rows gathered into a matrix.
+// Steps 4 and 5: the location of each row, its raw values, and the rows gathered into a matrix.
 
 function stepRow(trace) {
   if (trace.input === "inputs_embeds") return perText(trace, () => []);
@@ -108,8 +108,8 @@ function vectorMatrix(trace, text, b, { step, field, scale, width }) {
     missingTokens(text));
 }
 
-// The lookup as a matrix product: each one-hot vector has a single 1, drawn at the position of its id. The product is in
-// the lines after it, in the channels whose digits are shown.
+// The lookup as a matrix product: each one-hot vector has a single 1, drawn at the position of its id. The lines after
+// it show the product, in the channels whose digits are shown.
 function oneHot(trace) {
   const { gather } = trace;
   const tokens = trace.texts.flatMap((text) => text.tokens).slice(0, 12);

@@ -87,7 +87,7 @@ function missingTokens(text) {
     button("Later tokens", () => go({ from: first + shown }), { disabled: first + shown >= total }));
 }
 
-// Which channels have digits, with controls to show others.
+// States which channels have digits, with controls to show others.
 function figureHead(trace, width, scale) {
   const first = trace.first_channel ?? 0, last = Math.min(width, first + trace.dims);
   return make("div", { class: "figure-head" },
