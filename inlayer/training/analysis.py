@@ -1,4 +1,4 @@
-"""Compare a table before and after training: the nearest neighbors of some tokens, and how much the rows changed.
+"""Compares a table before and after training: nearest neighbors of some tokens, and how much the rows changed.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 - the tokens shown are frequent tokens that a person can judge, starting with whole words. Their frequencies are spread
@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> 
 - the changes in direction, distance, and norm are grouped by how often a row's token occurs in the text. Tokens that
   never occur are a separate group: a tied head moves their rows, and an untied table does not
 - the padding row is excluded, a zero row has no cosine similarity, and non-finite values become None
-- rows are read in blocks and compared in float64, which works for tables of any size and for diverged runs
+- rows are read in blocks and compared in float64, so tables can have any size, and runs may have diverged
 - see also: the values during training (plot.py), presentation (run_report.py)
 Tested against plain loops in tests/training/test_analysis.py.
 """
@@ -98,7 +98,7 @@ def compare_tables(
 ) -> TableComparison:
     """Compare a table before and after training, with `k` neighbors of each of `tokens` tokens.
 
-    `counts_V` contains how often each id occurs in the training text.
+    `counts_V` has the number of times that each id occurs in the training text.
     """
     before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
     row_ids = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
@@ -156,7 +156,7 @@ def _kind(tokenizer: Tokenizer, token_id: int) -> int:
 
 
 def _spread(candidates: list[int], count: int) -> list[int]:
-    """Take `count` candidates: the first ones, then at growing distances, up to the last one."""
+    """Take `count` candidates: the first few, then others at growing distances, up to the last one."""
     if count >= len(candidates):
         return candidates
     gaps = np.geomspace(1, len(candidates) - count + 1, count).round().astype(int) - 1

@@ -123,7 +123,7 @@ class DecoderConfig:
 def option(default: Any, group: str, **limits: Any) -> Any:
     """Return a field that is also a command-line flag; its help is its entry in the docstring of TrainConfig.
 
-    `limits` may contain `choices`, or `minimum`, `maximum`, and `excluded`, the limit that is not allowed itself.
+    `limits` may contain `choices`, or `minimum`, `maximum`, and `excluded` (the limit that is itself not allowed).
     """
     return field(default=default, metadata={"group": group, **limits})
 
@@ -348,7 +348,7 @@ def bpe_vocab_size(config: TrainConfig) -> int:
 
 
 def config_to_json(config: TrainConfig) -> bytes:
-    """Encode the config as a run folder stores it, without the fields in NOT_SAVED."""
+    """Encode the config for a run folder, without the fields in NOT_SAVED."""
     values = {name: value for name, value in asdict(config).items() if name not in NOT_SAVED}
     return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
 
@@ -366,7 +366,7 @@ def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
 
 
 def is_due(config: TrainConfig, every: int, step: int) -> bool:
-    """Return whether an action due every `every` steps is due after this one. It is always due after the last step."""
+    """Return whether an action is due after this step: every `every` steps, and always after the last step."""
     return step == config.total_steps or (every > 0 and step % every == 0)
 
 

@@ -6,9 +6,9 @@
   without a leading byte order mark. A file without text has no chunks
 - Python's text is its documentation topics and the docstrings of its modules. They are parsed, but never imported or
   run. The same Python version gives the same text on every machine
-- long paragraphs that repeat are omitted from it, because topics quote each other: a text in both the training and the
-  validation data would make a model look better than it is
-- see also: encoding, and which text is held out (encoded_corpus.py)
+- long repeated paragraphs are omitted from this text, because topics quote each other: text in both the training and
+  the validation data would make a model look better than it is
+- see also: encoding, and the choice of validation text (encoded_corpus.py)
 Tested in tests/training/test_corpus.py.
 """
 
@@ -53,8 +53,8 @@ def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def python_chunks() -> Iterator[Chunk]:
     """Yield English text from Python's standard library: one file per documentation topic and per module.
 
-    A Python without sources (zipped or frozen) has only the topics. Without topics and sources, MissingFileError is
-    raised.
+    A Python without sources (zipped or frozen) has only the topics. Raises MissingFileError if there are neither topics
+    nor sources.
     """
     seen: set[str] = set()
     texts = ([_without_repeats(text, seen)] for text in chain(_topics(), _docstrings(sysconfig.get_path("stdlib"))))
@@ -97,14 +97,14 @@ def _topics() -> list[str]:
     return [text for _, text in sorted(topics.items())]
 
 
-@lru_cache(maxsize=1)  # a few megabytes, read for the tokenizer and for the model
+@lru_cache(maxsize=1)  # a few megabytes, needed for the tokenizer and for the model
 def _docstrings(library: str) -> list[str]:
     """Return the docstrings of each module of the standard library."""
     root, texts = Path(library), []
     for parent, folders, names in os.walk(root):
         modules = sorted(name for name in names if name.endswith(".py"))
         folders[:] = sorted(set(folders) - TESTS)
-        if Path(parent) == root:  # installed packages and machine settings are next to it
+        if Path(parent) == root:  # skip installed packages and machine settings, which are next to the library
             modules = [name for name in modules if name.removesuffix(".py") in sys.stdlib_module_names]
             folders[:] = [name for name in folders if name in sys.stdlib_module_names]
         texts += ["\n\n".join(_docstrings_of(Path(parent) / name)) for name in modules]

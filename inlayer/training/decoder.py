@@ -4,7 +4,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - "gpt" follows GPT-2 (LayerNorm, tanh GELU, biases, positions added to the rows), and "llama" follows
   Llama (rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases)
 - queries, keys, and values share one projection, as do gate and up in a SwiGLU: fewer, larger matrix products
-- weights are initialized like the reference models: N(0, init_std), and GPT-2's projections into the residual stream
+- weights are initialized as in the reference models: N(0, init_std), with GPT-2's projections into the residual stream
   scaled by 1 / sqrt(2 n_layer). With a seed, the global random state is neither read nor changed
 - dropout is applied where the reference models apply it: in gpt after the input layer, in attention, and after both
   halves of a block; in llama only in attention
@@ -121,7 +121,7 @@ class Decoder(nn.Module):
             theta=config.theta,
             device=device,
         )
-        with torch.device("meta"):  # no random numbers are drawn there
+        with torch.device("meta"):  # on the meta device, no random numbers are drawn
             self.input_norm = make_norm(config) if config.input_norm else None
             self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
             self.norm = make_norm(config)
@@ -222,7 +222,7 @@ def sample(
     candidates_BC = None
     if top_k is not None:
         logits_BV, candidates_BC = logits_BV.topk(min(top_k, logits_BV.shape[-1]))
-    # The maximum is subtracted before dividing: a tiny temperature then gives -inf instead of inf - inf.
+    # The maximum is subtracted before dividing, so a tiny temperature gives -inf instead of inf - inf.
     logits_BV = (logits_BV - logits_BV.amax(-1, keepdim=True)) / temperature
     sampled_B1 = torch.multinomial(logits_BV.softmax(-1), 1, generator=generator)
     return sampled_B1 if candidates_BC is None else candidates_BC.gather(1, sampled_B1)

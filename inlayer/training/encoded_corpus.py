@@ -1,18 +1,18 @@
-"""Encoded corpus: ids in memory-mapped files, which are written once, and batches drawn by seed and step.
+"""Encoded corpus: ids in memory-mapped files that are written once, and batches drawn by seed and step.
 
 text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
 - the folder has three files: train.bin and validation.bin hold little-endian ids of 2 bytes, or 4 for a large
   vocabulary; tokens.json contains their counts and checksums
 - a corpus of any size is streamed. The folder is written atomically (files.py)
-- text is cut into segments that are encoded one by one. Of every n = round(1 / validation_fraction) segments, the
+- text is cut into segments that are encoded one by one. In every n = round(1 / validation_fraction) segments, the
   middle one is used for validation, so validation text is spread over the whole corpus, and the same text gives the
   same split. Segments start small and grow to MAX_SEGMENT characters, so a small corpus also has validation text. If
-  there are too few segments for that, the start of the middle segment is held out, with the length of the requested
-  fraction of the whole text
+  there are too few segments for that, the start of the middle segment is held out, as long as the requested fraction
+  of the whole text
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends only on the seed and the step, so a resumed run does not need a data state
 - see also: the text (corpus.py), a window's inputs and targets (trainer.py)
-Tested against encoding in memory, and with kills while writing, in tests/training/test_encoded_corpus.py.
+Tested against encoding in memory, and by killing it while it writes, in tests/training/test_encoded_corpus.py.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def write_tokens(
     with new_folder(folder) as new:
         first = list(islice(segments, ENCODED_AT_A_TIME))
         middle = every // 2
-        if 1 < len(first) <= middle and len(first) < ENCODED_AT_A_TIME:  # these are all segments, and none is held out
+        if 1 < len(first) <= middle and len(first) < ENCODED_AT_A_TIME:  # all segments, none of them held out
             first, middle = _split_middle(first, validation_fraction)
         numbered = enumerate(chain(first, segments))
         with (new / "train.bin").open("wb") as train, (new / "validation.bin").open("wb") as held_out:
@@ -142,7 +142,7 @@ def open_tokens(folder: Path) -> EncodedCorpus:
 def draw_batch(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, seed: int, step: int
 ) -> Int64[Tensor, "rows width"]:
-    """Draw `rows` windows of `width` consecutive ids; seed and step determine them in every version of numpy."""
+    """Draw `rows` windows of `width` consecutive ids; seed and step determine them, in any version of numpy."""
     check_windows(ids, width)
     seeds = np.random.SeedSequence(check_seed(seed), spawn_key=(step,))  # the list [seed, step] would have collisions
     drawn = np.random.Philox(seeds).random_raw(rows)
@@ -154,7 +154,7 @@ def validation_batches(
 ) -> Iterator[Int64[Tensor, "_ width"]]:
     """Yield at most `max_windows` windows in batches of up to `rows`.
 
-    They do not overlap, are spread evenly, and are the same in every call.
+    The windows do not overlap, are evenly spaced, and are the same in every call.
     """
     check_windows(ids, width)
     count = min(max_windows, ids.size // width)

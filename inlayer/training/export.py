@@ -1,16 +1,16 @@
-"""Save a decoder as a folder that `transformers` and `inlayer.load` open.
+"""Saves a decoder as a folder that `transformers` and `inlayer.load` can open.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 - gpt is saved as GPT2LMHeadModel, llama as LlamaForCausalLM: config.json, model.safetensors, and tokenizer files
 - GPT-2 stores its projections transposed; Llama stores q, k, and v separately, and gate and up as well
 - sinusoidal positions are stored as learned ones, because transformers' GPT-2 has no other kind. The config's `inlayer`
-  entry records their kind
+  entry records the original kind
 - neither family has a field for `input_scale` and `output_scale`, so they are multiplied into the table and the last
   norm (`without_scales`). Hidden states stay bit-identical, and logits are equal up to rounding
 - `soft_cap` and `input_norm` cannot be expressed this way: `save_decoder` rejects them
 - a tied model stores its table once and does not store a head
 - a ByteTokenizer becomes a tokenizer.json without merges whose ids are the byte values. A tokenizer.json without a
-  tokenizer_config.json gets one: transformers would otherwise use the class of the model family, and GPT-2's adds
+  tokenizer_config.json gets one: otherwise, transformers would use the model family's class, and GPT-2's class adds
   `<|endoftext|>` with an id outside the table
 - see also: training states, which keep the decoder's own names and every bit (state.py)
 Tested against transformers, tied and untied, in tests/training/test_export.py.
@@ -43,7 +43,7 @@ TABLE, POSITIONS = "embeddings.token_embedding.weight", "embeddings.position_emb
 WEIGHTS = "model.safetensors"
 TOKENIZER_FILES = (*FILE_NAMES, "vocab.json", "merges.txt", "vocab.txt")
 
-# Modules, and their names in transformers' models; those of a block follow the prefix in LAYERS and its number.
+# Modules, and their names in transformers' models; in a block, the name follows the prefix in LAYERS and a number.
 LAYERS = {"gpt": "transformer.h", "llama": "model.layers"}
 MODULES = {
     "gpt": {
@@ -122,10 +122,10 @@ def save_decoder(
 
 
 def without_scales(config: DecoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state of an equivalent decoder whose scales are 1: they are multiplied into table and last norm."""
+    """Return an equivalent decoder's state with scales of 1: they are multiplied into the table and the last norm."""
     scaled = {name: tensor.detach().cpu() for name, tensor in state.items()}
     if config.input_scale != 1.0:
-        scale = torch.tensor(config.input_scale, dtype=scaled[TABLE].dtype)  # rounded like in the layer
+        scale = torch.tensor(config.input_scale, dtype=scaled[TABLE].dtype)  # rounded as in the layer
         scaled[TABLE] = scaled[TABLE] * scale
     factor = config.output_scale / (config.input_scale if config.tie else 1.0)
     if factor != 1.0:
@@ -143,7 +143,7 @@ def to_tensors(config: DecoderConfig, state: Mapping[str, Tensor]) -> dict[str, 
 
 
 def rename(config: DecoderConfig, name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """Return what the file stores for a tensor of the decoder: the tensor, transposed, or split by rows."""
+    """Return the file's tensors for one of the decoder's: unchanged, transposed, or split by rows."""
     module, _, kind = name.rpartition(".")
     prefix = ""
     if in_block := module.startswith("blocks."):
@@ -190,7 +190,7 @@ def tokenizer_files(tokenizer: ByteTokenizer | str | Path) -> dict[str, bytes]:
         files = {"tokenizer.json": byte_tokenizer_json()}
     else:
         path = Path(tokenizer)
-        open_tokenizer(path)  # a damaged tokenizer is reported here, not when the saved model is opened
+        open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
         folder = path if path_kind(path) == "folder" else path.parent
         names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *SIBLINGS)
         with file_errors(path):

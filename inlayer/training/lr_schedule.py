@@ -1,4 +1,4 @@
-"""Learning-rate schedule: the rate at each step, computed from the step number, so resuming needs no scheduler state.
+"""Learning-rate schedule: each step's rate depends only on the step number, so resuming needs no scheduler state.
 
 - the rate rises linearly during warm-up, then follows `lr_schedule` down to `min_lr_ratio` of the peak
 - see also: multipliers for the table and the head (optimizer.py)

@@ -1,9 +1,9 @@
 """Metrics of a run: lines of metrics.jsonl, measurements of the table, and alerts about known problems.
 
 rows -> [metrics] <- gradients
-- row norms are measured, and the norm of the mean vector relative to them: rows that share a direction are hard to
-  tell apart
-- the gradient of a tied table is a sum: the part from lookups is recorded by hooks, the rest comes from the head
+- row norms are measured, as is the norm of the mean vector relative to them, because rows that share a direction are
+  hard to tell apart
+- the gradient of a tied table is a sum: hooks record the part from lookups, and the rest comes from the head
 - norms and shares describe the whole table, even if each process stores only some of its rows
 - see also: when to measure (trainer.py)
 Tested against autograd on an untied copy in tests/training/test_metrics.py.
@@ -27,7 +27,7 @@ REQUIRED = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 WINDOW = 20  # steps of the running mean
-UNIGRAM_MARGIN = 0.05  # if the loss is within this many nats of the unigram loss, only token frequencies were learned
+UNIGRAM_MARGIN = 0.05  # a loss within this many nats of the unigram loss means that only token frequencies were learned
 PATIENCE = 200  # steps before the unigram loss is checked
 MAX_GROWTH = 20.0  # ratio to the largest row norm at the start
 MAX_LOGIT_STD = 10.0
@@ -95,7 +95,7 @@ class Alerts:
         self._best, self._first_norm = math.inf, math.nan
 
     def check(self, line: Metrics) -> list[str]:
-        """Return the warnings that this line of metrics is the first to cause."""
+        """Return the warnings that apply for the first time with this line of metrics."""
         new = {name: message for name, message in self._problems(line) if name not in self.raised}
         self.raised |= new
         return list(new.values())

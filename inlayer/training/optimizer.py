@@ -1,6 +1,7 @@
 """Optimizers for a decoder: AdamW in parameter groups that differ in learning rate and weight decay.
 
-- the table, positions, and head have learning-rate multipliers and by default no weight decay; a tied head is the table
+- the table, positions, and head have learning-rate multipliers and, by default, no weight decay; a tied head counts as
+  the table
 - norms and biases never decay
 - learning rates are set before every step from the step number, so no scheduler state has to be saved
 - `CoupledAdamW` is AdamW with one second moment for the whole vocabulary, so rare and frequent rows are scaled

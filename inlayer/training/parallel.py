@@ -5,14 +5,14 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   while they are used, and gradients are averaged)
 - "vocab": each process takes the whole batch and stores all blocks, but only some rows of the table and the head
   (DTensor); no process ever holds all logits (inlayer/sharding.py)
-- gradients, and the norm used to clip them, match those of one process with the whole batch. In "data" mode, each
-  process therefore multiplies the sum of its losses by size / number of targets
+- gradients, and the norm used to clip them, match those of one process with the whole batch. Therefore, in "data" mode,
+  each process multiplies the sum of its losses by size / number of targets
 - tying is by module (tying.py), so there is one weight to shard in both modes
-- states are gathered whole, under the decoder's names: any number of processes writes and reads the same files
+- states are gathered whole, under the decoder's names, so any number of processes can write and read the same files
 - a single process makes the same calls, but starts no process group, and its results are bit-identical
-- see also: the training loop (resumable_run.py), files (state.py). The modes cannot be combined, and blocks are never
-  split
-Tested with three processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
+- not supported: combining the modes, and splitting blocks
+- see also: the training loop (resumable_run.py), files (state.py)
+Tested with three processes against one in tests/training/test_parallel.py; docs/scaling.md has sizes and commands.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def process_group(device_name: str | None = None) -> Iterator[ProcessGroup]:
         dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT, device_id=device if on_gpu else None)
     try:
         yield ProcessGroup(rank=rank, size=size, device=device)
-        dist.barrier()  # a process that left early would break the communication of the others
+        dist.barrier()  # a process that left early would break the others' communication
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(part in str(error).lower() for part in CONNECTION_ERRORS):
             raise
@@ -196,8 +196,8 @@ def shard_rows(module: nn.Module, mesh: Any) -> None:
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: ProcessGroup) -> Tensor:
     """Clip the global gradient norm to `max_norm` (None only measures it) and return the norm before clipping.
 
-    Sharded gradients contribute this process's part. Replicated gradients are averaged first: GPUs may
-    add in different orders, and the copies must stay equal.
+    Sharded gradients contribute this process's part. Replicated gradients are averaged first, because
+    GPUs may add in different orders, and the copies must stay equal.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
@@ -242,7 +242,7 @@ def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: Process
 
 @torch.no_grad()
 def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Mapping[str, Tensor]) -> None:
-    """Load the result of `full_state`, on any number of processes. Each process passes all of it and keeps its part."""
+    """Load the result of `full_state`, on any number of processes. Each process passes the whole state."""
     optimizers, names = list(optimizers), {parameter: name for name, parameter in decoder.named_parameters()}
     for optimizer in optimizers:
         optimizer.state.clear()

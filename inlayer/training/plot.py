@@ -1,8 +1,8 @@
-"""Plot of a training run: loss, row norms, mean-vector ratio, and gradient share of lookups and head, over steps.
+"""Plots a training run over its steps: loss, row norms, mean-vector ratio, gradient shares of lookups and head.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- the plot is drawn from metrics.jsonl: one dict per step, without values that the step did not measure. Values that are
-  not finite (null, NaN, or infinity, after a run diverged) are marked, and curves have a gap there
+- the plot is drawn from metrics.jsonl: one dict per step, which omits values that the step did not measure. Non-finite
+  values (null, NaN, or infinity, after a run diverged) are marked, and curves have gaps there
 - the legend, next to the title, shows the last value of each curve. The loss is a running mean, drawn over the losses
   of the individual steps
 - matplotlib is imported only when a plot is drawn, and pyplot's global state is not used
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED = "#1b2326", "#566267"  # the page's colors; others are in page/plot.mplstyle
+INK, MUTED = "#1b2326", "#566267"  # the page's colors; the others are in page/plot.mplstyle
 PETROL, ORANGE, PALE, RED = "#0d5a66", "#c9600f", "#9fb9be", "#9c2f2a"
 STYLE = Path(__file__).parent / "page" / "plot.mplstyle"
 SIZE, DPI = (11.0, 7.2), 130  # inches
 MARGINS = {"left": 0.05, "right": 0.97, "top": 0.905, "bottom": 0.07, "wspace": 0.18, "hspace": 0.42}
 SMALL_TEXT = 8.8
-# It is next to the title, because inside the panel it would cover a curve.
+# The legend is next to the title, because inside the panel it would cover a curve.
 LEGEND = {"loc": "lower right", "bbox_to_anchor": (1, 1.105), "ncols": 3, "fontsize": SMALL_TEXT, "frameon": False,
           "borderpad": 0, "borderaxespad": 0, "handlelength": 1.4, "columnspacing": 1.2}  # fmt: skip
 SMOOTHING = 50  # the smoothed loss is a running mean over a fiftieth of the run
-MAX_SMOOTHED = 1e4  # nats: a running sum that contained 1e30 loses everything added later
-MAX_LOSS_RATIO = 3.0  # ratio to the first loss; higher values leave the panel, so the rest stays readable
+MAX_SMOOTHED = 1e4  # nats; with 1e30, a running sum would lose everything added later
+MAX_LOSS_RATIO = 3.0  # ratio to the first loss; higher values are cut off, so the rest stays readable
 MAX_FLOAT32 = 3.4e38
 MAX_MARKED = 60  # points drawn with markers
 
@@ -104,8 +104,8 @@ def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
 def smooth(values: Sequence[float], span: int) -> list[float]:
     """Return the centered running mean over `span` values on either side.
 
-    At the start, where a loss falls fast, the window is symmetric. At the end, it is truncated. Values are clipped to
-    MAX_SMOOTHED.
+    At the start, where a loss falls fast, the window shrinks symmetrically. At the end, it is truncated. Values are
+    clipped to MAX_SMOOTHED.
     """
     sums = np.concatenate(([0.0], np.cumsum(np.clip(values, -MAX_SMOOTHED, MAX_SMOOTHED))))
     index = np.arange(len(values))
@@ -139,7 +139,7 @@ def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) ->
     _plot(panel, validation, ORANGE, "validation")
     shown, raw = np.array([*smoothed.values, *validation.values]), np.array(training.values)
     shown, raw = shown[np.isfinite(shown)], raw[np.isfinite(raw)]
-    # A few outliers leave the panel at the top.
+    # A few outliers are cut off at the top of the panel.
     low, high = min(shown.min(), np.quantile(raw, 0.005)), max(shown.max(), np.quantile(raw, 0.99))
     high = min(high, max(low, MAX_LOSS_RATIO * raw[0]) if raw[0] > 0 else high)
     margin = 0.06 * (high - low) or 0.5
@@ -179,7 +179,7 @@ PANELS = (
 
 
 def _plot(panel: Axes, curve: Curve, color: str, name: str) -> None:
-    """Draw a curve if it has values, with markers if there are few: a single point would not show as a line."""
+    """Draw a curve if it has values. If it has few, markers are added, because a line does not show a single point."""
     if np.isfinite(curve.values).any():
         marker = "o" if len(curve.values) <= MAX_MARKED else ""
         panel.plot(*curve, color=color, marker=marker, markersize=3.5, markeredgewidth=0, label=_label(name, curve))

@@ -4,13 +4,13 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run`
   contains what is required to resume: config, tokenizer, tokens, and the last two states
 - files are written atomically. After a kill, `train` continues, with losses bit-identical to an uninterrupted run
-- a state contains the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
+- a state contains checksums of the config and of the metrics up to that step, so an edited run folder is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, for example because of its text, leaves no files
 - a non-finite loss or gradient ends the run: later states would be useless
 - see also: the paths (run_paths.py), the steps (trainer.py), the entry point and the report (train.py), output
   (cli/train_progress.py)
-Tested in tests/training/test_resumable_run.py, and with kills in tests/training/test_resume.py.
+Tested in tests/training/test_resumable_run.py, and by killing the process in tests/training/test_resume.py.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TrainingProgress:
         """Start a stage, with its number of steps or bytes if known."""
 
     def advance(self, amount: int) -> None:
-        """Report the steps or bytes done so far in this stage."""
+        """Report the number of steps or bytes done so far in this stage."""
 
     def step(self, metrics: Metrics) -> None:
         """Report a training step."""
@@ -114,7 +114,7 @@ class Run:
         return cls(*open_run(out, parallel=parallel, device=device))
 
     def extend(self, steps: int) -> None:
-        """Give the run more steps. The remaining ones use the schedule of a run of this length."""
+        """Extend the run to `steps` steps. The remaining ones use the schedule of a run of this length."""
         self.config = replace(self.config, steps=steps)
         with self.locked():
             self._write_config()
@@ -159,7 +159,7 @@ class Run:
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.state_dir / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
-        """Return the decoder to train. A padding token that also ends texts must be learned, so it is not padding."""
+        """Return the decoder to train. A padding token that also ends texts is learned, so it is not padding."""
         is_end = tokenizer.pad_id == tokenizer.special_tokens.get(END)
         return self.config.decoder_config(tokens.vocab_size, None if is_end else tokenizer.pad_id)
 
@@ -220,7 +220,7 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        loaded, repeated = self._load_state()  # comes first: an edited config may describe any model
+        loaded, repeated = self._load_state()  # first, because an edited config may describe any model
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (self.config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
@@ -282,7 +282,7 @@ class Run:
         if config.validation_fraction and held_out < width:
             problem = f"the text is too short to hold out {config.validation_fraction:g} of it; use more text"
             if held_out:
-                # At most half of the text can be held out.
+                # At most half the text can be held out.
                 can_hold_out_more = tokens.train.size + held_out >= 2 * width
                 more = "hold out more of it (--validation-fraction), " if can_hold_out_more else ""
                 problem = (

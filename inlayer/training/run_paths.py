@@ -1,6 +1,6 @@
 """The paths of a run: its folder, its text files, and its tokenizer, checked without importing torch.
 
-- `inlayer train` checks them first, so a wrong path is reported immediately; Run.create checks them as well
+- `inlayer train` checks them first, so a wrong path is reported immediately; Run.create also checks them
 - paths in a config are absolute, so a run can be resumed from any folder
 - see also: the run (resumable_run.py), the settings (config.py)
 Tested in tests/training/test_resumable_run.py and tests/training/test_cli.py.
@@ -85,6 +85,6 @@ def is_run(folder: Path) -> bool:
 
 
 def is_free(folder: Path) -> bool:
-    """Return whether a run may start here: it is empty, or contains only files of a process killed at startup."""
+    """Return whether a run may start here: the folder is empty, or has only files of a process killed at startup."""
     leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
     return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))

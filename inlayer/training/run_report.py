@@ -1,14 +1,14 @@
-"""Training report for the terminal, as JSON, and as a page: what was trained, the loss, and what the table learned.
+"""Training report for the terminal, as JSON, and as a page: settings, the loss, and the changes of the table.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- terminal output is readable without color, and ASCII if the terminal supports nothing else
-- the page is one HTML file that loads and runs nothing. page/report.html is a Jinja template (torch installs Jinja)
+- terminal output is readable without color, and uses ASCII if the terminal supports nothing else
+- the page is one self-contained HTML file without scripts. page/report.html is a Jinja template (torch installs Jinja)
   that escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
 - tokens, prompts, and names are untrusted: they can neither control the terminal nor run in the page. The terminal and
   the page show spaces and control characters with the same glyphs
 - non-finite values (after a run diverged) are null in the JSON and shown as a dash elsewhere
 - see also: the comparison of tables (analysis.py), the plot (plot.py)
-Tested at three widths in tests/training/test_run_report.py, in Chromium in tests/browser/test_training.py.
+Tested at three widths in tests/training/test_run_report.py, and in Chromium in tests/browser/test_training.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COLUMNS_NOTE = (
 
 # terminal
 LABEL_WIDTH, MAX_TOKEN_WIDTH = 12, 18
-STYLES = {"warning": "bold yellow", "not finite": "bold red"}  # styles of labels; others are bold
+STYLES = {"warning": "bold yellow", "not finite": "bold red"}  # styles of labels; other labels are bold
 
 # page
 PAGE_GLYPHS = glyphs_for("utf-8", color=True)
@@ -81,7 +81,7 @@ class TrainingReport(Facts):
         model: The fields of DecoderConfig, and `parameters`, the number of trained values.
         settings: The resolved training settings.
         steps: Number of steps.
-        tokens: Number of tokens that the run has read.
+        tokens: Number of tokens processed.
         seconds: Duration of the run.
         tokens_per_second: Tokens divided by seconds, or None for a run without steps.
         training_loss: The training loss, a running mean as in the plot, or None if it was never finite.
@@ -134,6 +134,7 @@ def to_json(report: TrainingReport) -> str:
 
 
 def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: bool) -> LossSummary | None:
+    """Summarize a loss, or return None if it was never finite."""
     curve = curve_of(metrics, name)
     values = smooth_loss(curve.values) if smoothed else curve.values
     finite = [value for value in values if math.isfinite(value)]
@@ -147,7 +148,7 @@ def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: boo
 
 
 def _overfitting(training: LossSummary | None, validation: LossSummary | None) -> str:
-    """Return how the validation loss shows overfitting, or "" if it does not."""
+    """Describe how the validation loss shows overfitting, or return "" if it does not."""
     if validation is None or validation.last is None:
         return ""
     if (rise := validation.last - validation.best) > OVERFITTING:
@@ -157,7 +158,7 @@ def _overfitting(training: LossSummary | None, validation: LossSummary | None) -
     return ""
 
 
-# ---- text of terminal and page
+# ---- text for the terminal and the page
 
 
 def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:

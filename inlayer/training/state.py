@@ -1,10 +1,10 @@
-"""Saved training states: everything the next step needs, to resume after a kill at any moment.
+"""Saved training states: everything that the next step needs, so a run killed at any moment can resume.
 
 - a state is one safetensors file of weights and moments, with the step and a checksum in its metadata
 - it is written under a temporary name and renamed once it is on disk. The last two states are kept
-- a state is verified when it is loaded. A damaged state is kept and reported, as is an earlier state that is intact
+- a state is verified when it is loaded. A damaged state is kept and reported, with any earlier intact state
 - pickle is not used, and no random state is saved: random numbers are derived from the step number
-Tested with damage, full disks, and kills in tests/training/test_state.py and tests/training/test_resume.py.
+Tested with damaged files, full disks, and killed processes in tests/training/test_state.py and test_resume.py.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def load_state(folder: Path) -> State | None:
 
 
 def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the decoder's weights in a state, under its own names."""
+    """Return the decoder's weights in a state, under the decoder's names."""
     return {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
 
 

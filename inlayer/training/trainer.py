@@ -1,9 +1,9 @@
 """Trainer: takes optimizer steps on a decoder, in memory.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss, and backward
-- a step depends only on weights, moments, its windows, and its number, so a resumed run takes bit-identical steps.
-  Dropout is seeded by the step number
-- the loss of a step is the mean over all its tokens, however many passes and processes share the work
+- a step depends only on weights, moments, windows, and the step number (which seeds dropout), so a resumed run takes
+  bit-identical steps
+- the loss of a step is the mean over all its tokens, regardless of the number of passes and processes
 - some steps also measure the table and its gradients (metrics.py)
 - with several processes (parallel.py), all of them call every method with the same windows
 - see also: the files of a run, and when it stops (resumable_run.py)
@@ -46,7 +46,7 @@ class Trainer:
         self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.config, self.step, self.group = config, 0, group
-        self.batch_parts = group.size if config.parallel == "data" else 1  # each process takes one
+        self.batch_parts = group.size if config.parallel == "data" else 1  # each process takes one part
         self.batch_part = group.rank % self.batch_parts
         if config.batch_size % (self.batch_parts * config.gradient_accumulation_steps):
             raise ConfigError(
@@ -97,7 +97,7 @@ class Trainer:
     def validate(self, batches: Iterable[Tensor]) -> float:
         """Return the mean loss over windows (n, block_size + 1), without dropout and z-loss.
 
-        Every process computes all of it.
+        Every process computes the whole loss.
         """
         self.decoder.eval()
         total, count = 0.0, 0
@@ -131,9 +131,9 @@ class Trainer:
         return torch.autocast(self.group.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def _backward(self, windows: Tensor, step: int) -> float:
-        """Accumulate the gradients of the mean loss over all tokens of the step, and return that mean."""
+        """Accumulate the gradients of the mean loss over all tokens in the step, and return that mean."""
         if self.decoder.config.dropout:
-            # Processes with the same tokens drop the same values.
+            # Processes with the same tokens drop the same values in dropout.
             seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, self.batch_part))
             torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         local = windows[self.batch_part :: self.batch_parts].to(self.group.device)
