@@ -1,10 +1,10 @@
-"""Checks of a task: comparisons that fail with a rule and a message, and the feedback a learner gets.
+"""A task's checks: comparisons that fail with a rule and a message, and the feedback that a learner gets.
 
 check.py of a task, session -> [checks] -> grader -> front ends
 - a message names the rule, the position, and the expected kind of value, never the expected values
-- a wrong result that a known misconception explains fails with that misconception's rule and message
+- if a known misconception explains a wrong result, the check fails with that misconception's rule and message
 - feedback shows the input, the learner's output, and the expected kind: "float32 tensor of shape (2, 5, 8)"
-- its example uses a different seed: the reference solution runs through the same check, in a separate runner
+- the example in the feedback uses a different seed: the reference solution runs the same check in a separate runner
 Tested in tests/learn/test_assertions.py and tests/learn/test_feedback.py.
 """
 
@@ -22,13 +22,13 @@ from inlayer.learn.sandbox.protocol import RemoteHandle
 from inlayer.render.numbers import pluralize
 from inlayer.tensors import dtype_name
 
-MAX_ROWS, MAX_COLUMNS = 4, 6  # printed part of a tensor
+MAX_ROWS, MAX_COLUMNS = 4, 6  # largest printed part of a tensor
 MAX_CHARACTERS = 160  # maximum length of any other value
 MAX_ITEMS = 40  # printed items of a container
 NO_OUTPUT = object()  # the output of a call that did not return: its process was stopped
 
 
-class CheckFailed(Exception):  # noqa: N818  # a result, not a bug
+class CheckFailed(Exception):  # noqa: N818  # not an error: it reports a result
     """A check that failed: a short rule name, a message for the learner, and the expected kind of value."""
 
     def __init__(self, rule: str, message: str, expected: str = "") -> None:
@@ -65,7 +65,7 @@ def check_shape(
     mistakes: Mapping[str, tuple[tuple[int, ...], str]] | None = None,
     rule: str = "shape",
 ) -> None:
-    """Check a shape. `letters` names the axes ("B T D"); `mistakes` maps a rule to a wrong shape and its message."""
+    """Check a shape. `letters` names the axes ("B T D"); `mistakes` maps rules to wrong shapes and their messages."""
     expected = f"a tensor of shape {want}"
     actual = tuple(_require_tensor(got, expected).shape)
     if actual == want:
@@ -104,7 +104,7 @@ def check_values(
     atol: float = 0.0,
     rtol: float = 0.0,
 ) -> None:
-    """Check a tensor's values. `mistakes` maps a rule to the values and the message of a misconception."""
+    """Check a tensor's values. `mistakes` maps rules to the values and the messages of misconceptions."""
     expected = describe_value(want)
     got = _require_tensor(got, expected)
     if got.shape != want.shape:
@@ -212,7 +212,7 @@ def _format_row(row: Tensor) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a repr in which tensors inside a container are described, not printed."""
+    """Return a repr that describes tensors inside a container instead of printing them."""
     if isinstance(value, (Tensor, RemoteHandle)):
         return f"<{describe_value(value)}>"
     if isinstance(value, dict):

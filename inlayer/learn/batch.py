@@ -1,13 +1,13 @@
-"""Batch grading: grades a class's submissions one by one and reports them as CSV and JSON.
+"""Batch grading: grades a class's submissions one by one, and reports the results as CSV and JSON.
 
 FOLDER/LEARNER/.../TASK.py, notebooks -> [batch] -> BatchReport
-- the folder is scanned without following links; a file that does not belong to a task is reported by name; hidden
+- the folder is scanned without following links. A file that does not belong to a task is reported by name; hidden
   files and leftovers of Python and Jupyter are ignored
-- every learner gets the same seed, and therefore the same values. The seed is random unless given; the report
-  contains it
+- every learner gets the same seed, and therefore the same values. The seed is random unless given, and is
+  recorded in the report
 - if a file cannot be read, crashes, or never ends, its row gives the reason, and grading continues
 - a cell that a spreadsheet would treat as a formula is prefixed with a quote
-- Ctrl-C stops grading; the report lists what was not graded
+- Ctrl-C stops grading; the report lists the files that were not graded
 Tested, with misbehaving files, in tests/learn/test_batch.py.
 """
 
@@ -44,7 +44,7 @@ FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 MAX_NOTEBOOK_BYTES = 32 << 20  # size limit, including pictures and outputs
 MAX_COPIES = 5  # files of one task by one learner
 MAX_ENTRIES = 5_000  # files and folders of one learner
-MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
+MAX_UNKNOWN = 20  # unknown files listed one by one per learner
 MAX_DEPTH = 12
 IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # names that start with a dot are also ignored
 TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
@@ -64,7 +64,7 @@ class BatchRow(Facts):
     file: str
 
 
-Submission: TypeAlias = "tuple[BatchRow, str | None]"  # a row without a verdict, and the code to grade, if there is any
+Submission: TypeAlias = "tuple[BatchRow, str | None]"  # a row without a verdict, and the code to grade, if any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class BatchReport:
 
     @property
     def learners(self) -> list[dict[str, str | int]]:
-        """Totals per learner: tasks submitted, how many passed in at least one file, and files."""
+        """Return totals per learner: tasks submitted, tasks passed in at least one file, and files."""
         by_name = {name: list(rows) for name, rows in groupby(self.rows, attrgetter("learner"))}
         return [
             {"learner": name, "passed": len({row.task for row in rows if row.passed}),
@@ -86,7 +86,7 @@ class BatchReport:
         ]  # fmt: skip
 
     def to_csv(self) -> str:
-        """Return one line per row; no cell can be taken for a formula."""
+        """Return one line per row, without cells that a spreadsheet would treat as formulas."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(BatchRow)])
@@ -145,14 +145,14 @@ def _graded(row: BatchRow, task: Task, source: str, limits: GradingLimits | None
 
 
 def _one_line(message: str) -> str:
-    """Return a message on one line, without the markers under a drawing."""
+    """Return a message on one line, without the markers under a drawn shape."""
     lines = [" ".join(printable(part) for part in line.split()) for line in message.splitlines()]
     joined = " / ".join(line for line in lines if line.strip("^ "))
     return joined if len(joined) <= MAX_CELL_CHARACTERS else joined[:MAX_CELL_CHARACTERS] + "..."
 
 
 def escape_formula(cell: str) -> str:
-    """Return a cell that no spreadsheet treats as a formula."""
+    """Return a cell's text, quoted if a spreadsheet would treat it as a formula."""
     return f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
 
 
@@ -171,7 +171,7 @@ def task_cells(text: str) -> list[tuple[str, str]]:
 
 
 class ClassFolder:
-    """Finds the submissions of a class, and explains what cannot be graded."""
+    """Finds a class's submissions, and explains why others cannot be graded."""
 
     def __init__(self, course: Course, seed: int) -> None:
         self.course, self.seed = course, seed
@@ -188,13 +188,13 @@ class ClassFolder:
                 found = self.in_entry(name, entry, printable(entry.name), task)
             by_learner.setdefault(name, []).extend(found)
         counted = [each for name, found in by_learner.items() for each in self.counted(name, found, chosen)]
-        order = [*self.course.tasks, ""]  # files of no task come last
+        order = [*self.course.tasks, ""]  # files that belong to no task come last
         return sorted(counted, key=lambda each: (each[0].learner, order.index(each[0].task), each[0].file))
 
     def row(
         self, learner: str, rule: str = "", message: str = "", *, file: str = "", task: Task | None = None
     ) -> BatchRow:
-        """Return a row without a verdict; `rule` is the reason if there is no code. For a task, it counts as failed."""
+        """Return a row without a verdict; `rule` is the reason if there is no code; a task then counts as failed."""
         row = BatchRow(learner=learner, rule=rule, message=_one_line(message), seed=self.seed, file=file)
         if task is None:
             return row
@@ -274,7 +274,7 @@ class ClassFolder:
         return self.course.tasks.get(name.removesuffix(".py")) if name.endswith(".py") else None
 
     def owner(self, name: str, folder: str) -> tuple[str, Task | None]:
-        """Return the learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
+        """Return the learner and task of a top-level file: ann_gather.py is by ann, gather.py by the folder itself."""
         if (task := self.task_named(name)) is not None:
             return folder, task
         stem, _, ending = name.rpartition(".")

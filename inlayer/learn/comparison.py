@@ -1,8 +1,8 @@
 """Comparison of a learner's tensor with the walk of "I love dogs".
 
 Verdict.walk_output, trace -> [comparison] -> front ends
-- compared with the ids, rows, hidden states, and gradients of the walk, starting with the task's step
-- a tensor with one more axis is compared part by part, such as a batch that contains the walk's text
+- the tensor is compared with the walk's ids, rows, hidden states, and gradients, starting with the task's step
+- a tensor with one more axis (such as a batch that contains the walk's text) is compared part by part
 Tested in tests/learn/test_comparison.py.
 """
 

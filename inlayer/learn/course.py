@@ -36,7 +36,7 @@ class Document:
 
     @cached_property
     def _parts(self) -> list[tuple[str, str]]:
-        """Text by `##` heading; the part before the first heading has the heading ""."""
+        """Return the text under each `##` heading; the part before the first heading has the heading ""."""
         lines = self.body.splitlines()
         starts = [node.lines[0] for node in parse(self.body) if node.kind == "heading" and node.level == 2]
         parts = [("", "\n".join(lines[: starts[0] if starts else None]).strip())]
@@ -103,7 +103,7 @@ class Task(CoursePart):
 
     @property
     def wrong_solutions(self) -> dict[str, str]:
-        """Wrong solutions by the rule they break."""
+        """Wrong solutions, by the rule that they break."""
         return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("wrong/*.py"))}
 
 

@@ -1,9 +1,9 @@
-"""The path through the course: the steps of each lesson, what is done, what is next, and the order of quiz questions.
+"""The path through the course: each lesson's steps, finished steps, the next step, and the order of quiz questions.
 
 course, progress -> [steps] -> service
 - a quiz first asks questions due from earlier quizzes, then the lesson's questions: new ones before those asked earlier
 - a missed question returns after two more questions, with its options shuffled, until it is answered correctly
-- it is then due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
+- the question is then due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
 Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py, and tests/learn/test_quiz.py.
 """
 
@@ -70,7 +70,7 @@ class LessonStatus:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Done and total by kind of step. A question that is due again is not done."""
+        """Return how many steps of each kind are done, and the total. A question that is due again is not done."""
         records = {
             "read": [self.read],
             "task": [record for _, record in self.tasks],
@@ -84,7 +84,7 @@ class LessonStatus:
 
     @property
     def n_due(self) -> int:
-        """The number of questions that were missed and return."""
+        """The number of questions that return because they were missed."""
         return sum(record.due > 0 for _, record in self.questions)
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class CourseOverview:
 
     @property
     def due(self) -> list[Question]:
-        """Questions that were missed in an earlier quiz and return."""
+        """Questions that return because they were missed in an earlier quiz."""
         return [item for item in self.course.questions.values() if self.state.record("question", item.id).due]
 
     def quiz(self, lesson: Lesson | None) -> list[Question]:

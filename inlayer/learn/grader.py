@@ -1,9 +1,9 @@
-"""The grader: runs a learner's file through the checks of a task, in order, until one fails.
+"""The grader: runs the checks of a task on a learner's file, in order, until one fails.
 
 source -> session -> [grader] -> Verdict
 - code runs in a separate process (session.py); expected values exist only here
-- the checks after the first failure are not run, and are reported as not run
-- an exception inside a check counts as a failure, so one file cannot break the grading of a class
+- checks after the first failure are reported as not run
+- an exception inside a check counts as a failure, so one file cannot break the grading of a whole class
 Tested with every solution, starter file, and wrong solution of the course by `inlayer learn dev-check`.
 """
 
@@ -30,7 +30,7 @@ MAX_SOURCE = 1 << 20  # characters
 Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
-MAX_EXAMPLES = 5  # examples drawn until one differs from the graded input
+MAX_EXAMPLES = 5  # number of examples to draw until one differs from the graded input
 STOP_RULES = {"timeout", "output", "memory", "refused", "ended"}  # failures that only an unfinished call explains
 
 
@@ -42,7 +42,7 @@ class CheckOutcome(Facts):
     state: Literal["passed", "failed", "not run"]
     rule: str = ""
     message: str = ""
-    feedback: tuple[str, ...] = ()  # lines: the call on which it failed, what was expected, and an example
+    feedback: tuple[str, ...] = ()  # lines: the call that failed, the expected kind of result, and an example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class GradingRun:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits
         self.module = import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
         self.walk_output: Tensor | None = None
-        self.random_state: Tensor | None = None  # at the start of the current check
+        self.random_state: Tensor | None = None  # as of the start of the current check
         self.checks: list[Check] = [self.syntax, self.runs, self.signature, *self.module.CHECKS]
 
     def open_session(self, seed: int) -> GradingSession:
@@ -207,7 +207,7 @@ class GradingRun:
         if not solved.calls:
             return None
         call = solved.calls[min(index, len(solved.calls)) - 1]
-        if isinstance(call.output, LearnerException):  # its line is one of the solution, not of the learner's file
+        if isinstance(call.output, LearnerException):  # its line number refers to the solution, not the learner's file
             call = replace(call, output=replace(call.output, line=None))
         return call
 

@@ -1,8 +1,8 @@
-"""Links and pictures in course texts: what they refer to, for the terminal, the page, and notebooks.
+"""Links and pictures in course texts: their targets, for the terminal, the page, and notebooks.
 
 lesson.md, task.md, quiz.md -> render.markdown -> [links] -> front ends
 - `walk:5?text=Hi`, `task:gather`, `lesson:forward`, `misconceptions.md#slug`, and https addresses; the rest is text
-- pictures become data: addresses, which the page's content security policy allows and which do not load anything
+- pictures become data: addresses, which load nothing and which the page's content security policy allows
 Tested in tests/learn/test_links.py.
 """
 

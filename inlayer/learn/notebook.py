@@ -3,11 +3,11 @@
 lesson.md, task.md, exercises, quiz -> [notebook] -> .ipynb        in Jupyter: %load_ext inlayer.learn.notebook
 - text becomes Markdown cells and Python fences become code cells, with the printed output stored
 - a picture is an <img> with inline SVG, because JupyterLab does not show SVG attachments (jupyterlab#10464)
-- `%%task gather` grades the cell as the terminal grades gather.py, and defines its names if the code runs;
+- `%%task gather` grades the cell just as the terminal grades gather.py, and defines the cell's names if its code runs;
   failures are printed, never raised, so a notebook always runs from top to bottom
-- questions are generated when the notebook is written: they stay the same when it runs again
+- questions are generated when the notebook is written, so they stay the same when it runs again
 - writing a notebook does not require Jupyter
-Tested, also in a kernel, in tests/learn/test_notebook.py.
+Tested, including in a kernel, in tests/learn/test_notebook.py.
 """
 
 from __future__ import annotations
@@ -169,10 +169,10 @@ def _printed_errors() -> Iterator[None]:
 
 @_printed_errors()
 def _grade_cell(shell: Any, line: str, cell: str) -> None:
-    """Grade the cell as a task's file, and define its names here."""
+    """Grade the cell as a task's file, and define its names in the notebook."""
     service, out = _open_service(), plain_printer(sys.stdout)
     task = service.course.task(line)
-    verdict = service.check(task, cell)  # comes first: endless code is stopped there
+    verdict = service.check(task, cell)  # comes first, because it stops endless code
     if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             shell.run_cell(cell, store_history=False)
@@ -197,7 +197,7 @@ def ask(name: str, seed: int | None = None) -> None:
 
 @_printed_errors()
 def answer(name: str, text: str) -> None:
-    """Print whether an answer to the question asked last is correct."""
+    """Print whether an answer to the most recent question is correct."""
     if not text.strip():
         raise InputError("Write your answer between the quotes, and run this cell again.")
     if name not in _seeds:
@@ -214,7 +214,7 @@ def answer(name: str, text: str) -> None:
 
 
 def plain_printer(stream: TextIO) -> CoursePrinter:
-    """Return a printer of plain text, as a notebook shows it."""
+    """Return a printer for plain text, as shown in a notebook."""
     file: Any = EncodedOutput(stream)
     return CoursePrinter(Console(file=file, width=WIDTH, highlight=False, color_system=None, force_jupyter=False))
 

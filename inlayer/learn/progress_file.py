@@ -1,4 +1,4 @@
-"""Progress of a learner: stored as one JSON file in the user's data folder.
+"""A learner's progress, stored as one JSON file in the user's data folder.
 
 front ends -> service -> [progress] -> progress.json
 - the folder is the system's folder for user data; the environment variable INLAYER_DATA overrides it
@@ -7,7 +7,7 @@ front ends -> service -> [progress] -> progress.json
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) with a warning
 - times are UTC in ISO 8601; "" means never
 - see also: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
-Tested, with writers that are killed, in tests/learn/test_progress_file.py.
+Tested, including killed writers, in tests/learn/test_progress_file.py.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ VERSION = 2
 FORMAT = "inlayer progress"
 MAX_PROGRESS_BYTES = 2**24
 UNWRITABLE = "cannot be written (set INLAYER_DATA to another folder)"
-LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
+LOCK_TIMEOUT = 5.0  # seconds; normally, processes hold the lock for only milliseconds
 MAX_HINTS = 3
-REPEATS = 2  # quizzes in which a missed question returns
+REPEATS = 2  # number of later quizzes in which a missed question returns
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ class ProgressRecord:
         return bool(self.done_at) and " failed" in self.summary
 
     def finish(self) -> None:
-        """Record that it is done; it stays done."""
+        """Mark the item as done; it stays done."""
         self.done_at, self.skipped_at = self.done_at or now(), ""
 
     def record_check(self, *, passed: bool, summary: str) -> None:
@@ -69,7 +69,7 @@ class ProgressRecord:
         return level
 
     def record_exercise(self, *, correct: bool | None) -> None:
-        """Record an attempt (None: the answer was shown). Unless it is wrong, the next question uses other numbers."""
+        """Record an attempt (None: the answer was shown). Unless it was wrong, the next question uses other numbers."""
         self.attempts += 1
         if correct is not False:
             self.seed = None
@@ -77,7 +77,7 @@ class ProgressRecord:
             self.finish()
 
     def record_answer(self, *, correct: bool, repeated: bool = False) -> None:
-        """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
+        """Record an answer. `repeated`: it was missed earlier in this quiz, so it stays due even if now correct."""
         self.attempts += 1
         if not correct:
             self.missed += 1
@@ -97,7 +97,7 @@ class ProgressState:
     records: dict[str, ProgressRecord] = field(default_factory=dict)
 
     def record(self, kind: str, name: str) -> ProgressRecord:
-        """Return the record of something, created if missing."""
+        """Return the record of a lesson, task, exercise, or question, creating it if necessary."""
         return self.records.setdefault(f"{kind}/{name}", ProgressRecord())
 
 
@@ -186,7 +186,7 @@ class ProgressFile:
             return back_up_file(self.path, "progress.before-reset-{}.json")
 
     def merge(self, other: ProgressState) -> None:
-        """Add what was done on another machine."""
+        """Add progress made on another machine."""
         with self.edit() as state:
             state.records = merge_states(state, other).records
 
@@ -263,7 +263,7 @@ def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
 
 
 def _read_record(raw: object, source: str) -> ProgressRecord:
-    """Read a record from JSON. Missing fields get their defaults, unknown ones are ignored."""
+    """Read a record from JSON. Missing fields get their defaults; unknown ones are ignored."""
     if not isinstance(raw, dict):
         raise DamagedProgressError(f"{source} that is not an object")
     record = ProgressRecord()
@@ -287,7 +287,7 @@ def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
 
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
-    """Return the record with more attempts, with the earlier times and the larger number of hints."""
+    """Return the record with more attempts, with the earlier times and the larger hint count of the two."""
     merged = replace(mine if mine.attempts >= other.attempts else other, hints=max(mine.hints, other.hints))
     for name in ("done_at", "skipped_at", "solution_seen_at"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))

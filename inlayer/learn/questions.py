@@ -1,8 +1,8 @@
 """Theory questions: generated from a seed, and graded.
 
 exercises.py of a lesson -> [questions] -> service
-- numbers, shapes, and choices are graded. Free text is not: learners compare it with a sample answer, point by point
-- the same seed gives the same question; another seed changes the numbers, so answers cannot be copied
+- numbers, shapes, and choices are graded. Free text is not; learners compare it with a sample answer, point by point
+- the same seed gives the same question; a different seed changes the numbers, so answers cannot be copied
 - numbers are parsed as people write them: 1,174,405,120, 1 000, 1'000, 2.35e9, 2**30, 163840 * 7168, 1/2, and "2.35 GB"
   if the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096, or 2 x 10 x 4096
 - answers are never evaluated as code, and arithmetic is exact
@@ -50,7 +50,7 @@ THOUSANDS_SEPARATORS = {",": "commas", " ": "spaces", "'": "apostrophes"}
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerResult:
-    """Whether an answer is correct, and why. `option` is the index of the chosen option, if it is a choice."""
+    """Whether an answer is correct, and why. For a choice, `option` is the index of the chosen option."""
 
     correct: bool
     message: str
@@ -186,7 +186,7 @@ class Question(ChoiceQuestion):
 
 
 def random_seed() -> int:
-    """Draw a seed: for the numbers of a question, or for the values that a task's checks draw."""
+    """Draw a seed for the numbers in a question, or for the values that a task's checks draw."""
     return secrets.randbelow(MAX_SEED + 1)
 
 
@@ -197,7 +197,7 @@ def shuffled(question: C, seed: str) -> C:
 
 
 def parse_letter(answer: str, options: int) -> int:
-    """Return the index of the option that a letter names."""
+    """Return the index of the option with this letter."""
     letter = answer.strip().strip("().").lower()
     letters = [chr(ord("a") + index) for index in range(options)]
     if letter not in letters:
@@ -259,7 +259,7 @@ def parse_factor(text: str, answer: str) -> Fraction:
 
 
 def diagnose(value: Value, answer: Value) -> str:
-    """Return a description of what is wrong with an answer, without revealing the right one."""
+    """Describe the mistake in an answer, without revealing the right answer."""
     if isinstance(value, tuple) and isinstance(answer, tuple):
         if len(value) != len(answer):
             return f"Your shape has the wrong number of axes: {len(value)} instead of {len(answer)}."

@@ -4,7 +4,7 @@ course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web),
 - one progress file and one file per task are shared by all front ends
 - operations return dataclasses; front ends only render them
 - a read-only service (for a server reachable by other users) shows and grades answers but records and runs nothing
-- a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
+- a file is overwritten only if it still has the digest that the front end loaded, so no edit made elsewhere is lost
 - torch is not imported until code is graded
 Tested in tests/learn/test_cli.py.
 """
@@ -148,8 +148,8 @@ class CourseService:
     def find_task_file(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
         """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it.
 
-        Without a name, use the task started or checked last. With `create`, use the next open task if that task is
-        passed, and open a task that was not opened yet.
+        Without a name, use the task started or checked last. With `create`, use the next open task if that one is
+        passed, and create the file of a task that was not started yet.
         """
         if name is None or (task is None and name in self.course.tasks):
             return self._open_file(self.find_task(task if name is None else name, or_next=create), create=create)
@@ -257,7 +257,7 @@ class CourseService:
         raise not_found_error("exercise or lesson", name, known, LIST_EXERCISES)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
-        """Generate a question from the given seed, or repeat the one that was asked and not answered yet."""
+        """Generate a question from the given seed, or repeat one that was asked but not answered."""
         with self.progress.edit() as state:
             record = state.record("exercise", exercise.id)
             if seed is None:

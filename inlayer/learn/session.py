@@ -2,7 +2,7 @@
 
 check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
-- what the code prints goes to a temporary file; the runner's file size limit bounds it
+- printed output goes to a temporary file, which the runner's file size limit bounds
 - the runner is killed if it uses too much CPU time, memory, or output, or does something that is not allowed
 - the time limit is in CPU time, so correct code does not fail on a busy machine; the wall clock is a backstop
 - results are data: nothing that comes back is executed
@@ -61,17 +61,17 @@ class CallTarget:
     handle: str | RemoteHandle
 
     def try_call(self, *args: Any, **kwargs: Any) -> CallResult:
-        """Call it; errors are part of the result."""
+        """Call the target; errors are part of the result."""
         return self.session._call(self.handle, "", args, kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it; the check fails if it raises."""
+        """Call the target; the check fails if it raises an error."""
         return value_of(self.try_call(*args, **kwargs))
 
     def assert_raises(
         self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
     ) -> None:
-        """Call it; the check fails unless it raises `error`."""
+        """Call the target; the check fails unless it raises `error`."""
         check_raised(self.try_call(*args, **kwargs), rule, error, message)
 
 
@@ -86,7 +86,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.generator = torch.Generator().manual_seed(seed)
         self.calls: list[RecordedCall] = []  # calls of the current check
         self.server = fork_server()
-        self.printed = ""  # the beginning of what the code printed, once the session is closed
+        self.printed = ""  # the beginning of the printed output, once the session is closed
         with ExitStack() as stack:
             self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
             stack.callback(shutil.rmtree, self.scratch)
@@ -98,7 +98,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.wall_seconds_left = self.limits.wall_seconds
 
     def __exit__(self, *_: object) -> None:
-        """Kill the process and its group, keep what it printed, and remove its scratch folder."""
+        """Kill the process and its group, keep its printed output, and remove its scratch folder."""
         self._kill()
         self.channel.close()
         with self._output as file:
@@ -129,7 +129,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     # ---- requests
 
     def parse(self, source: str) -> None:
-        """Fail if a file is not valid Python. Runs nothing."""
+        """Fail if a file is not valid Python. Does not run any code."""
         self._request(do="parse", source=source)
 
     def load(self, source: str, file: str, forbidden: tuple[str, ...] = ()) -> LearnerException | None:
@@ -210,8 +210,8 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         except (EOFError, OSError):
             self._check_output()
             number, seconds = self._kill()
-            # On a busy machine, the kernel may see first that it is too slow. Its limit is in ticks, so the time it
-            # reports can be much less.
+            # On a busy machine, the kernel may be first to stop a slow runner. The kernel counts ticks, so the CPU time
+            # that it reports can be much less.
             if number == signal.SIGXCPU or (number == signal.SIGKILL and seconds >= self.limits.seconds / 2):
                 raise self._too_slow() from None
             message = "the process of your code ended unexpectedly: it crashed or used too much memory"
@@ -236,7 +236,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time used by a process, or 0 if it is unknown because the process has ended or this is not Linux."""
+    """Return the CPU time used by a process, or 0 if it is unknown (the process has ended, or this is not Linux)."""
     with suppress(OSError):
         if sys.platform == "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
             return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process

@@ -66,8 +66,8 @@ def find_folder(state: ProgressState, folder: str | None = None) -> Path:
 
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
-    """Read a regular file of UTF-8 text. Raises SubmissionError with the reason if it cannot be read."""
-    names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # not on every system
+    """Read a regular file of UTF-8 text. Raises SubmissionError with the reason if that is not possible."""
+    names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # where they exist
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in names)
     try:
         with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:

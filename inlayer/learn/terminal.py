@@ -2,7 +2,7 @@
 
 service -> [terminal] -> cli/learn, notebook
 - Markdown through render.markdown; code and commands are never wrapped, so they can be copied
-- text from learners is printed line by line with control characters escaped
+- text from learners is printed line by line, with control characters escaped
 - characters missing from the terminal's encoding are replaced: "ok" for ✓, "->" for →
 Tested in tests/learn/test_cli.py and tests/learn/test_notebook.py.
 """
@@ -49,7 +49,7 @@ TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
 
 class EncodedOutput:
-    """A stream that replaces characters its encoding lacks and strips trailing spaces."""
+    """A stream that replaces characters missing from its encoding and strips trailing spaces."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -95,7 +95,7 @@ class CoursePrinter:
             self.line(f"{self.glyphs.more} and {more}", style=style, indent=indent)
 
     def markdown(self, text: str, *, except_for: str = "") -> None:
-        """Print a text with the commands of its links, except the one that is printed elsewhere."""
+        """Print a text with the commands for its links, except one that is printed elsewhere."""
 
         def command(address: str) -> str | None:
             typed = link_command(address)
@@ -149,7 +149,7 @@ class CoursePrinter:
         self.item(f"{correct} of {total} questions correct{repeat}", done=correct == total)
 
     def item(self, text: str, *, done: object) -> None:
-        grid = Table.grid(Column(width=4), Column(overflow="fold"))  # a long line wraps below its text
+        grid = Table.grid(Column(width=4), Column(overflow="fold"))  # a long line wraps under its text
         grid.add_row(f"  {'✓' if done else '·'}", Text(text))
         self.console.print(grid)
 
@@ -192,7 +192,7 @@ class CoursePrinter:
         self.line()
 
     def passed(self, task: Task, verdict: Verdict, comparison: Comparison | None) -> None:
-        """Print what follows a pass: praise, why it works, and the learner's tensor in the walk."""
+        """Print the parts that follow a pass: praise, why it works, and the learner's tensor in the walk."""
         self.line(PRAISE[verdict.seed % len(PRAISE)], style="bold green")
         self.line()
         self.explanation(task)
@@ -229,7 +229,7 @@ class CoursePrinter:
     # ---- questions
 
     def question(self, question: TheoryQuestion) -> None:
-        """Print a question with its options, or with the form of its answer."""
+        """Print a question with its options or the form of its answer."""
         self.markdown(question.text)
         if isinstance(question, ChoiceQuestion):
             for index, option in enumerate(question.options):
@@ -282,7 +282,7 @@ class CoursePrinter:
     # ---- progress
 
     def next_step(self, overview: CourseOverview, *, with_current: bool = False) -> None:
-        """Print what is next and the command for it; with `with_current`, also the task in progress."""
+        """Print the next step and its command; with `with_current`, also the task in progress."""
         step = overview.next_step
         if with_current and (current := overview.current_task) is not None:
             self.commands(f"In progress: {current.id}, {current.title}", "inlayer learn check")

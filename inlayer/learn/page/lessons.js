@@ -30,7 +30,7 @@ function viewOf({ lesson, task = null, part = null }) {
   return { lesson, task, part };
 }
 
-// Where on the page a step of the course is.
+// The element on the page for a step of the course.
 function stepView({ kind, id, lesson }) {
   return { lesson, task: kind === "task" ? id : null, part: { exercise: "exercises", quiz: "quiz" }[kind] ?? null };
 }

@@ -1,4 +1,4 @@
-// From the address to the page: load what it names, ignore late responses, render.
+// From the address to the page: load the requested parts, ignore late responses, and render.
 
 const LOADING_SHOWS = 150; // milliseconds; faster responses do not need an indicator
 const KEYS = [
@@ -13,7 +13,7 @@ const KEYS = [
 
 let course = null;
 let ticket = 0;
-const lessons = new Map(); // as loaded; updated when the learner completes something
+const lessons = new Map(); // lessons that were loaded; updated when the learner completes something
 
 async function refreshCourse() {
   try {
@@ -54,7 +54,7 @@ function isWide() {
   return window.matchMedia("(min-width: 1021px)").matches;
 }
 
-// Wide enough for the list, a full line of text and the walk. Only then does the walk open by default.
+// Wide enough for the list, a full line of text, and the walk. Only then does the walk open by default.
 function fitsWalkPane() {
   return window.matchMedia("(min-width: 1500px)").matches;
 }
@@ -106,7 +106,7 @@ async function show({ moved = false } = {}) {
   }
 }
 
-// Fill in what an address leaves open, and report what does not exist.
+// Fills in missing parts of an address, and reports parts that do not exist.
 function resolveView() {
   const { lesson, task, part, step } = view;
   const notFound = (kind, name) => {
@@ -137,7 +137,7 @@ async function pageOf(task) {
   return readingView(lesson);
 }
 
-// On a narrow screen the lesson list folds behind its button.
+// On a narrow screen, the lesson list folds behind its button.
 function fold(folded) {
   byId("lessons").classList.toggle("unfolded", !folded);
   byId("lessons-toggle").setAttribute("aria-expanded", String(!folded));

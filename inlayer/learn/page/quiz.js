@@ -1,7 +1,7 @@
-// The quiz: one question at a time. A wrong answer shows why, and the question returns later with its options in
-// another order. Questions missed in an earlier quiz come first.
+// The quiz: one question at a time. After a wrong answer, the reason is shown, and the question returns later with its
+// options shuffled. Questions missed in an earlier quiz come first.
 
-const RETRY_AFTER = 2; // questions until a missed one returns
+const RETRY_AFTER = 2; // number of questions until a missed one returns
 
 const quizRun = { lesson: null, queue: [], missed: new Set(), total: 0 };
 

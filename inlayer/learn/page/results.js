@@ -1,5 +1,5 @@
-// The result of a check: every check with its state, the first failure, the output of the code, and, if all
-// passed, why it works and the learner's tensor.
+// The result of grading: every check with its state, the first failure, the code's output, and, if all passed,
+// why it works and the learner's tensor.
 
 const MARKS = { passed: "\u2713", failed: "\u2717", "not run": "\u00b7" };
 
@@ -24,7 +24,7 @@ function checkLine({ name, description, state, rule, message, feedback }) {
       message && failureView(rule, message, feedback)));
 }
 
-// The first line is the message; the lines after it are aligned in columns.
+// The first line is the message; the other lines are aligned in columns.
 function failureView(rule, message, feedback) {
   const [first, ...rest] = message.split("\n");
   const drawing = rest.join("\n").replace(/\s+$/, "");
@@ -46,7 +46,7 @@ function whyView({ why, tensor, step }) {
     tensor && tensorView(tensor, step));
 }
 
-// The learner's tensor, drawn like those of the walk; integers (ids, positions, masks) are not colored.
+// The learner's tensor, drawn like the walk's tensors; integers (ids, positions, masks) are not colored.
 function tensorView({ shape, dtype, is_integer: isInteger, rows, labels, more, note: remark }, step) {
   const scale = isInteger ? { maxAbs: 0, decimals: 0, beyond: false } : scaleOf(...rows);
   const table = matrix({

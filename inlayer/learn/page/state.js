@@ -1,5 +1,5 @@
 // The current view, stored in the URL fragment: #lesson=forward, #lesson=forward&task=gather,
-// #lesson=forward&part=quiz, #misconception=index_select; #step=5 is the lesson for that step of the walk.
+// #lesson=forward&part=quiz, #misconception=index_select. #step=5 opens the lesson for that step of the walk.
 
 const PARTS = ["exercises", "quiz"];
 const NO_VIEW = Object.freeze({ lesson: null, task: null, part: null, misconception: null, step: null });

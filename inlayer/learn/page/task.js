@@ -1,7 +1,7 @@
 // A task: the statement, the editor, and the actions. The editor shows the learner's file on disk, the one that
 // `inlayer learn check` reads; a change made elsewhere is never overwritten silently.
 
-const SAVE_AFTER = 1500; // milliseconds without a key
+const SAVE_AFTER = 1500; // milliseconds without a keystroke
 
 const workspace = { task: null, editor: null, code: "", digest: null, timer: 0, inConflict: false, abort: null, verdicts: new Map() };
 
@@ -62,7 +62,7 @@ function replaceCode(text) {
   markStale();
 }
 
-// Leaving the task: unsaved changes are saved now.
+// When leaving the task, unsaved changes are saved.
 function leaveTask({ keepalive = false } = {}) {
   clearTimeout(workspace.timer);
   const { task, editor, digest, inConflict } = workspace;
@@ -117,8 +117,8 @@ function kept(task, text, digest) {
   if (workspace.editor.text() === text) fileNote("saved");
 }
 
-// The file was changed in a terminal or another window: the learner chooses a version. `save` runs again if they keep
-// theirs; after a button press, the focus moves to the question.
+// If the file was changed in a terminal or another window, the learner chooses a version. `save` runs again if they
+// keep the editor's; after a button press, the focus moves to the question.
 async function conflict({ save: retry, pressed = false }) {
   const { task } = workspace;
   workspace.inConflict = true;
@@ -155,7 +155,7 @@ function toConflict() {
   byId("conflict").focus({ preventScroll: true });
 }
 
-// Back from a terminal: a file that was changed there but not here is loaded again.
+// When the learner returns from a terminal, a file that was changed there but not here is loaded again.
 async function reloadIfChanged() {
   const { task, editor, digest } = workspace;
   if (editor === null || !course.runs_code || workspace.inConflict || editor.text() !== workspace.code) return;

@@ -25,7 +25,7 @@ function toElement(node) {
   if (tag === "table") return make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" },
     make("table", { class: "facts-table" }, inside));
   if (tag === "span") return span(CODE_WORDS[attributes.word] ?? attributes.word ?? "", inside);
-  if (tag === "aside") return make("aside", { role: "note" }, inside); // not a landmark: it is part of the text
+  if (tag === "aside") return make("aside", { role: "note" }, inside); // not a landmark, because it is part of the text
   if (tag === "th" && inside.length === 0) return make("td", {});
   const id = attributes.anchor ? "section-" + attributes.anchor : null;
   return make(tag, { id, class: attributes.align === "right" ? "to-right" : null }, inside);

@@ -1,4 +1,4 @@
-// The walk next to the lesson: the page of the walk in a frame with adjustable width.
+// The walk next to the lesson: the walk page in a frame with adjustable width.
 
 const MIN_WIDTH = 320;
 const EXAMPLE_TEXT = "I love dogs";
@@ -14,7 +14,7 @@ function walkAddress(step, texts) {
   return `/${location.search}#${write}`;
 }
 
-// A link to a step opens it next to the text, or as a page with Ctrl or a middle click.
+// A link to a step opens it next to the text or, with Ctrl or a middle click, as a page.
 function walkLink(step, texts, inside) {
   const open = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -24,7 +24,7 @@ function walkLink(step, texts, inside) {
   return make("a", { href: walkAddress(step, texts), class: "walk-link", on: { click: open } }, inside);
 }
 
-// After a paragraph that leads to the walk: the walk itself, in the text, at that step and with that text.
+// After a paragraph that links to the walk, embeds the walk in the text, at that step and with that text.
 function withTryHere(element) {
   const link = element instanceof Element && element.matches("p") ? element.querySelector(".walk-link") : null;
   if (link === null) return [element];

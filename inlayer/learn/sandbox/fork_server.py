@@ -4,7 +4,7 @@ session -> [fork server] -> runner
 - it is a new process that shares no memory with the grader, so a runner has none of the grader's data
 - importing torch takes seconds but a fork takes milliseconds, so `watch` and batch grading are fast
 - it runs no learner code itself and exits when the grader closes its end of the socket
-- it is the parent of the runners, so it knows how each of them ended. Requests and answers are JSON
+- it is the runners' parent, so it knows how each of them ended. Requests and answers are JSON
 Tested in tests/learn/test_misbehaving.py.
 """
 
@@ -44,7 +44,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         parent_end, child_end = socket.socketpair()
-        # -I: a torch.py in the current folder is not imported; sys.path is the grader's.
+        # -I: a torch.py in the current folder is not imported. sys.path is the grader's.
         start = f"import sys; sys.path[:] = {sys.path!r}; from inlayer.learn.sandbox.fork_server import main; main()"
         # Only harmless variables: the environment may contain secrets.
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
@@ -59,7 +59,7 @@ class ForkServer:
                     stderr=errors,
                     pass_fds=[child_end.fileno()],
                     env=environment,
-                    start_new_session=True,  # Ctrl-C is for the grader
+                    start_new_session=True,  # Ctrl-C is for the grader only
                 )
                 child_end.close()  # otherwise, the grader would wait forever for a server that fails to start
                 ready = parent_end.recv(len(READY)) == READY
@@ -170,7 +170,7 @@ def main() -> NoReturn:
             os.dup2(output, 2)
             os.close(output)
             run(socket.socket(fileno=channel), request["scratch"], GradingLimits(**request["limits"]))
-        with suppress(OSError):  # the child did it first, or is gone
+        with suppress(OSError):  # the child has already done it, or is gone
             os.setpgid(pid, pid)
         for handle in handles:
             os.close(handle)

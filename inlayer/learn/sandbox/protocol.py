@@ -27,9 +27,9 @@ from torch import Tensor
 from inlayer.tensors import dtype_name
 
 MAX_DEPTH = 24
-MAX_TREE = 4 << 20  # bytes of JSON, and of the safetensors header: bounds time and memory
-MAX_TENSORS = 64 << 20  # bytes of all tensors of a message
-MAX_MESSAGE = MAX_TENSORS + 3 * MAX_TREE  # bytes that a runner sends; its JSON and header have MAX_TREE each
+MAX_TREE = 4 << 20  # bytes of JSON, and of the safetensors header; bounds time and memory
+MAX_TENSORS = 64 << 20  # bytes of all tensors in a message
+MAX_MESSAGE = MAX_TENSORS + 3 * MAX_TREE  # bytes that a runner may send; JSON and header may have MAX_TREE each
 DTYPES = {dtype_name(dtype): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
@@ -44,7 +44,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class RemoteHandle:
-    """A value that was not sent: its type's name, and its number if the runner keeps it."""
+    """A value that was not sent: the name of its type, and its number if the runner keeps it."""
 
     kind: str
     number: int = -1

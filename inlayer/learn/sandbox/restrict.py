@@ -1,13 +1,13 @@
-"""Limits and kernel restrictions of the runner, which hold even if its code disables the audit hook.
+"""Limits and kernel restrictions for the runner, which apply even if the learner's code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
 - limits on CPU time, memory, and files; the session limits wall time and output, and the runner limits threads
 - the process has no capabilities, so even root cannot read the grader's environment in /proc
-- Landlock (Linux 5.13 and later) permits reading everything except the course and other processes, and writing only in
-  the scratch folder; newer kernels also block the network and signals to other processes
-- seccomp (Linux on x86-64 and ARM) blocks new processes, new programs, and changes of the process group. Only this
-  stops a process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
-- both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
+- Landlock (Linux 5.13 and later) permits reading everything except the course and other processes' data, and writing
+  only in the scratch folder; newer kernels also block the network and signals to other processes
+- seccomp (Linux on x86-64 and ARM) blocks new processes, new programs, and changes of the process group. Only
+  this stops a process from outliving the grading: without it, four cases in tests/learn/test_restrict.py fail
+- both work without privileges and cannot be undone; on other systems, only the audit hook in runner.py applies
 Tested by disabling the hook in tests/learn/test_restrict.py, and with misbehaving code in
 tests/learn/test_misbehaving.py.
 """
@@ -27,16 +27,16 @@ from pathlib import Path
 
 NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2  # for prctl
 CAPABILITIES_VERSION = 0x20080522
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system call numbers, the same on every architecture
 
-# Landlock rights by bit: 0 execute, 1 write, 2 read, 3 list a folder, 4 and 5 remove, 6 to 12 create; later versions
+# Landlock rights by bit: 0 execute, 1 write, 2 read, 3 list a folder, 4 and 5 remove, 6 to 12 create. Later versions
 # added 13 (link or rename across folders) and 14 (truncate).
 EXECUTE, WRITE, READ, LIST = (1 << bit for bit in range(4))
 CHANGE_RIGHTS = WRITE | sum(1 << bit for bit in range(4, 15))
 NETWORK, SCOPES = 0b11, 0b11  # bind and connect; abstract sockets and signals
 
 THREAD = 0x10000  # the clone flag for a thread instead of a process
-ARCHITECTURES = {  # audit number, number of clone, and numbers of the calls that are denied
+ARCHITECTURES = {  # audit number, the number of clone, and the numbers of denied calls
     "x86_64": (0xC000003E, 56, (
         57, 58, 59, 322,  # fork, vfork, execve, execveat
         62, 200, 234, 129, 297, 424,  # kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
@@ -44,7 +44,7 @@ ARCHITECTURES = {  # audit number, number of clone, and numbers of the calls tha
     )),
     "aarch64": (0xC00000B7, 220, (221, 281, 129, 130, 131, 138, 240, 424, 154, 157, 117, 270, 271, 438, 425)),
 }  # fmt: skip
-CLONE3 = 435  # a filter cannot read its flags; if it is missing, libc creates threads with clone
+CLONE3 = 435  # a filter cannot read its flags; if the call is missing, libc creates threads with clone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class GradingLimits:
 
     seconds: float = 5.0  # CPU time for all checks together
     wall_seconds: float = 120.0
-    memory: int = 2 << 30  # bytes on top of Python and torch
+    memory: int = 2 << 30  # bytes in addition to Python and torch
     output: int = 1 << 20  # printed bytes
     file_bytes: int = 64 << 20  # maximum size of each file
     open_files: int = 256
@@ -69,7 +69,7 @@ def set_limits(limits: GradingLimits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits.open_files, limits.open_files))
-    if sys.platform == "linux":  # on top of what is mapped before the learner's code runs
+    if sys.platform == "linux":  # in addition to the memory mapped before the learner's code runs
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + limits.memory, mapped + limits.memory))
 
@@ -80,7 +80,7 @@ def restrict(scratch: str, private: str) -> None:
         return
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    library.capset(struct.pack("<Ii", CAPABILITIES_VERSION, 0), bytes(24))  # root may not look into other processes
+    library.capset(struct.pack("<Ii", CAPABILITIES_VERSION, 0), bytes(24))  # root may not inspect other processes
     restrict_files(library.syscall, scratch, private)
     if platform.machine() in ARCHITECTURES:
         restrict_calls(library.prctl, *ARCHITECTURES[platform.machine()])
@@ -110,7 +110,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     allow(os.devnull, READ | WRITE)
     processes = {"/proc": [f"/proc/{os.getpid()}", "/proc/cpuinfo", "/proc/meminfo", "/proc/sys"]}
     for path in readable_siblings(private):
-        for part in processes.get(path, [path]):  # other processes' environment may contain secrets
+        for part in processes.get(path, [path]):  # other processes' environments may contain secrets
             allow(part, READ | EXECUTE)
     if syscall(RESTRICT_SELF, rules, 0) != 0:
         raise OSError(ctypes.get_errno(), "Landlock could not be enabled")

@@ -1,11 +1,12 @@
-"""The runner: the process that loads a learner's file and calls what it defines, one message at a time.
+"""The runner: the process that loads a learner's file and calls its functions and classes, one message at a time.
 
 fork server -> [runner] <-> session
 - it has no expected values and does not grade, so code that changes this process only changes its own results
 - it has resource limits (restrict.py) and a separate process group, so all of it can be killed
-- an audit hook, which Python code cannot remove, refuses what no task requires: processes, signals, the network,
-  changing files outside the scratch folder, and reading the course's files. The first refusal ends the session
-- code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
+- an audit hook, which Python code cannot remove, blocks operations that no task needs: starting processes, sending
+  signals, using the network, changing files outside the scratch folder, and reading the course's files. The first
+  refusal ends the session
+- the kernel stops code that gets around the hook (restrict.py). The sandbox is not a security boundary: docs/learn.md
 Tested with misbehaving code in tests/learn/test_misbehaving.py.
 """
 
@@ -44,7 +45,7 @@ PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
 MAX_LINE_CHARACTERS = 120  # limit for a line that is not valid Python
 MAX_ERROR_CHARACTERS = 2_000  # limit for an error message
 
-# Audit events that no task requires, by how a refusal describes them: "your code tried to ...".
+# Audit events that no task needs, by their description in a refusal: "your code tried to ...".
 REFUSED = {event: action for action, events in {
     "start another process": "os.fork os.forkpty os.posix_spawn",
     "start another program": "os.exec os.system os.spawn os.startfile subprocess.Popen pty.spawn",
@@ -95,17 +96,17 @@ def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn
     try:
         while True:
             runner.answer(receive(channel, sys.maxsize))
-    finally:  # the channel is closed, or the code broke Python itself
+    finally:  # the channel is closed, or the learner's code broke Python itself
         builtin_exit(0)
 
 
 class ForbiddenOperations(TorchDispatchMode):
-    """Reports tensor operations whose name starts with a forbidden one, such as embedding or embedding_bag."""
+    """Reports tensor operations whose names start with a forbidden name, such as embedding or embedding_bag."""
 
     def __init__(self, names: tuple[str, ...], report: Callable[[str], NoReturn]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names = {name: name for name in names}
-        if "autograd" in names:  # forward mode has no engine; only it uses this operation
+        if "autograd" in names:  # forward mode does not use the autograd engine, and only it uses this operation
             self.names["has_same_storage"] = "autograd"
         self.report = report
 
@@ -156,6 +157,7 @@ class Runner:
         self.send(message)
 
     def do_parse(self, source: str) -> dict[str, Any]:
+        """Return the failure if the source is not valid Python, or {} if it is."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -236,7 +238,7 @@ class Runner:
         return self.objects[handle.number]
 
     def raised(self, error: BaseException) -> dict[str, Any]:
-        """Return the answer for an error of the code, or for a result that cannot be sent."""
+        """Return the answer for an error in the learner's code, or for a result that cannot be sent."""
         if isinstance(error, ProtocolError):
             return failure("too-large", f"your code returned too much: {error}")
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
@@ -254,7 +256,7 @@ class Runner:
         bases = tuple(str(base.__name__) for base in type(error).__mro__)
         return {"raised": {"type": bases[0], "bases": bases, "message": message, "line": line}}
 
-    # ---- what a task forbids
+    # ---- forbidden names and operations
 
     @contextmanager
     def forbidding(self) -> Iterator[None]:
@@ -288,7 +290,7 @@ class Runner:
     # ---- refusals
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Handle an audit event: refuse what no task requires."""
+        """Handle an audit event: block operations that no task needs."""
         if event in REFUSED:
             self.on_refusal(REFUSED[event])
         elif event == "import" and str(args[0]).startswith("inlayer.learn"):

@@ -131,7 +131,7 @@ def same_score(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text=f"Query at {key}, key at {query}.",
                 correct=False,
-                reason="The distance has the opposite sign: the angle between the two goes the other way.",
+                reason="The distance has the opposite sign, so the angle between the two does, too.",
             ),
             Option(
                 text=f"Query at {2 * query}, key at {2 * key}.",
