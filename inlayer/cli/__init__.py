@@ -51,7 +51,7 @@ def main() -> None:
         code = _report(error_message(error, arguments, command))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`
         if isinstance(stopped, SystemExit) and not isinstance(stopped.__context__, BrokenPipeError):
-            raise  # Typer also exits for a closed pipe
+            raise  # Typer also exits if a pipe is closed
         _drop_output()
         code = 141
     except (MemoryError, RuntimeError) as error:
@@ -71,7 +71,7 @@ def _shorten_help(command: Any, arguments: list[str]) -> None:
     """Shorten and unify the help of options.
 
     Numbers are shown as <int>, without their range: with it, long options are cut at 80 columns. A default described
-    in a help text is shown in the same place as Typer's own.
+    in a help text is shown in the same place as Typer's defaults.
     """
     if not {"--help", "-h"}.isdisjoint(arguments):
         from typer import rich_utils

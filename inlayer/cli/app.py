@@ -1,4 +1,4 @@
-"""The Typer app that commands register with, and the options that several of them have."""
+"""The Typer app that commands register with, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def examples(*lines: str) -> str:
 def command(*lines: str, group: typer.Typer = app, **settings: Any) -> Callable[[Function], Function]:
     """Register a function as a command. Its help ends with `lines`: examples and remarks.
 
-    The section Options of its docstring describes the options; those that commands share have their own description.
+    The Options section of its docstring describes its options; shared options have their own descriptions.
     """
 
     def register(function: Function) -> Function:

@@ -75,7 +75,7 @@ def _undertrained(model: Model) -> Collection[int]:
     """Return the ids of rows that look undertrained: a low cosine does not mean that their tokens' meaning changed."""
     from inlayer.inspection import inspect
 
-    if model.store.remote:  # its table would be downloaded again
+    if model.store.remote:  # reading the table would download it again
         return frozenset()
     with progress_bar("inspecting") as progress:
         return frozenset(inspect(model, progress=progress).ids("undertrained-tokens"))

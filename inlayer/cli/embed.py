@@ -1,6 +1,6 @@
-"""`inlayer embed`: texts to vectors, on the terminal or in a file.
+"""`inlayer embed`: texts to vectors, in the terminal or in a file.
 
-- see also: searching such a file (cli/search.py)
+- see also: searching the file (cli/search.py)
 
 Tested in tests/encoding/test_commands.py.
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 SIF = "sif"
 SIF_FILE = ".weighting.safetensors"  # appended to the name of the output
-SIF_CHARACTERS = 2**24  # limit for the input that is read to fit the weights
+SIF_CHARACTERS = 2**24  # limit for the input used to fit the weights
 EXAMPLE_TEXTS = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
-ROWS_AT_ONCE = 32  # rows embedded at a time; more than are shown
+ROWS_AT_ONCE = 32  # rows embedded at a time, more than are shown
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8
 NUMBER = 8  # columns taken by a number and the space before it
 COMPARED_ROWS = 8  # number of texts whose similarities fit on a line
@@ -208,7 +208,7 @@ def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Ite
 
 
 def _print_json_rows(embedded: Iterator[tuple[list[str], Any]]) -> None:
-    """Print one line of JSON with all rows, written as they are computed, so their number is not limited by memory."""
+    """Print one line of JSON with all rows, each written as soon as it is computed, so memory does not limit them."""
     before = '{"rows": ['
     for texts, vectors in embedded:
         for text, vector in zip(texts, vectors.astype("float32").tolist(), strict=True):
@@ -218,7 +218,7 @@ def _print_json_rows(embedded: Iterator[tuple[list[str], Any]]) -> None:
 
 
 def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> None:
-    """Print the first values of the first rows (unless the texts are the examples), and the similarities of a few."""
+    """Print the first values of the first rows (unless the texts are the examples), and similarities of a few texts."""
     import numpy as np
 
     texts, parts = list[str](), list[Any]()
@@ -254,7 +254,7 @@ def _fitting_columns() -> int:
 
 
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
-    """Print a row of numbers for each text, with the text and the columns cut to the width of the terminal."""
+    """Print a row of numbers for each text, with text and columns cut to the terminal's width."""
     titles = titles[: _fitting_columns()]
     columns = min(SHOWN_TEXT, max(len(corner), MIN_LABEL, console().width - NUMBER * len(titles)))
     labels = [short_text(text, columns) or "(empty text)" for text in texts]

@@ -1,4 +1,4 @@
-"""Inputs of the command line: texts from arguments, files, and standard input; vectors from .npy files.
+"""Command-line inputs: texts from arguments, files, and standard input; vectors from .npy files.
 
 - a file is read only up to a limit; bytes that are not valid UTF-8 are an error and are never replaced
 - an array is read without pickle, and its size is limited by its file
@@ -38,7 +38,7 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
 
 
 def read_prefix(path: Path, limit: int, *, allow_pipe: bool = False) -> bytes:
-    """Read a file, at most one byte more than `limit`."""
+    """Read at most one byte more than `limit` from a file."""
     if not allow_pipe or path_kind(path) != "special":
         check_is_file(path)
     with file_errors(path), path.open("rb") as file:
@@ -47,7 +47,7 @@ def read_prefix(path: Path, limit: int, *, allow_pipe: bool = False) -> bytes:
 
 def check_argument(text: str, name: str) -> str:
     """Check a command-line text; TextError if its bytes are not valid UTF-8."""
-    if any("\udc80" <= character <= "\udcff" for character in text):  # how Python represents invalid bytes in arguments
+    if any("\udc80" <= character <= "\udcff" for character in text):  # Python represents invalid bytes this way
         _decode_text(os.fsencode(text), name)
     return text
 

@@ -24,8 +24,8 @@ from inlayer.files import format_path, write_output
 from inlayer.render.numbers import format_duration
 from inlayer.render.progress_bar import Progress, no_progress, progress_bar, stop_signals
 
-MEASURE_SECONDS = 1.0  # seconds of reading before the rest is estimated
-LONG_SECONDS = 10.0  # seconds that are worth announcing
+MEASURE_SECONDS = 1.0  # seconds of reading before the remaining time is estimated
+LONG_SECONDS = 10.0  # durations above this are announced, in seconds
 
 
 @command(
@@ -87,12 +87,12 @@ def inspect(
 
 
 def _announcer(rows: int, width: int) -> Progress:
-    """Return a callback that writes to stderr, once, how long reading takes if that is long."""
+    """Return a callback that once, if reading will take long, writes an estimate to stderr."""
     start, first, announced = 0.0, -1, False
 
     def announce(done: int, total: int) -> None:
         nonlocal start, first, announced
-        if first < 0:  # the first call, which follows the time for the tokenizer
+        if first < 0:  # the first call; time before it was spent on the tokenizer
             start, first = time.monotonic(), done
         seconds = time.monotonic() - start
         if announced or done == first or seconds < MEASURE_SECONDS:

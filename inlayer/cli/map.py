@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inlayer.geometry.projection import Distortion, TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
-MAX_NAMED = 8  # omitted rows that are listed
+MAX_NAMED = 8  # number of omitted rows to list
 
 
 @command(
@@ -61,7 +61,7 @@ def map_(
         sys.stderr.write("stopped before a map was computed\n")
         raise typer.Exit(INTERRUPTED) from None
     measure = partial(measure_distortion, model.table, projection.points)
-    with progress_bar("measuring distortion") as progress:  # the number does not depend on which files are written
+    with progress_bar("measuring distortion") as progress:  # the result must not depend on the files to write
         distortion = projection.distortion or measure(progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
         if html is not None and projection.complete and is_small and projection.distortion is None:

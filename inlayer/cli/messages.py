@@ -1,4 +1,4 @@
-"""Error messages of the command line: Typer's in plain words, and the library's with option names, not argument names.
+"""Error messages: Typer's in plain words, and the library's with the names of options instead of arguments.
 
 Tested in tests/test_cli.py.
 """
@@ -53,18 +53,18 @@ ADVICE = {  # by command: words for Python, as a pattern -> words for the comman
 
 
 def error_message(error: Exception, arguments: list[str], app: Any) -> str:
-    """Return the message for an error from Typer or inlayer, for the command that these arguments name."""
+    """Return the message for an error from Typer or inlayer, for the command in these arguments."""
     names, command = _find_command(arguments, app)
     if isinstance(error, TyperException):
         message = _usage_message(error, arguments, names, command)
         return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
-    if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
+    if isinstance(error, (CheckpointError, MissingFileError)):  # the message names a path, or fields of a file
         return str(error) + _forgotten_option(str(error), command, arguments)
     return _use_option_names(str(error), " ".join(names), command, arguments)
 
 
 def _usage_message(error: TyperException, arguments: list[str], names: list[str], command: Any) -> str:
-    """Describe the problem with a command's arguments. A message without other advice is a sentence."""
+    """Describe the problem with a command's arguments. A message without other advice becomes a sentence."""
     if hasattr(error, "possibilities") and hasattr(error, "option_name"):
         option = error.option_name
         if argument := _argument_like(option, command):
@@ -81,14 +81,14 @@ def _usage_message(error: TyperException, arguments: list[str], names: list[str]
 
 
 def _similar_options(option: str, known: Iterable[str]) -> list[str]:
-    """Return the options with similar names. Typer also compares the dashes, so it would often suggest --help."""
+    """Return the options with similar names. Typer also compares dashes, so it would often suggest --help."""
     names, given = {name.lstrip("-"): name for name in known}, option.lstrip("-")
     longer = [name for name in names if len(given) > 2 and name.startswith(given)]
     return [names[name] for name in dict.fromkeys([*longer, *get_close_matches(given, names)])]
 
 
 def _argument_like(option: str, command: Any) -> str:
-    """Return a hint if an option has the name of an argument (`embed --file x`) or may be a text; otherwise ""."""
+    """Return a hint if an option looks like an argument (`embed --file x`) or a text; otherwise ""."""
     name = option.lstrip("-").removesuffix("s")
     for param in command.params:
         words = re.findall(r"[a-z]+", f"{param.name} {param.metavar or ''}".lower())
@@ -111,10 +111,10 @@ def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
 
 
 def _use_option_names(message: str, name: str, command: Any, arguments: list[str]) -> str:
-    """Replace arguments of the library in its message with the options of this command.
+    """Replace the library's argument names in a message with this command's options.
 
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
-    is replaced only if its option was used, and where it is the subject.
+    is replaced only if its option was used, and only where it is the subject.
     """
     for pattern, replacement in ADVICE.get(name, {}).items():
         message = re.sub(pattern, replacement, message)

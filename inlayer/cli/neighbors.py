@@ -26,7 +26,7 @@ Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tok
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
 WordsOnly = Annotated[bool, typer.Option("--words-only", help="Show only whole words.")]
 
-MAX_PARTS = 12  # tokens of a word that are listed
+MAX_PARTS = 12  # number of a word's tokens to list
 MAX_QUERY = 40  # columns
 
 
@@ -128,7 +128,7 @@ def analogy(
 
 
 def _print_side_by_side(lists: dict[str, list[Neighbor]]) -> None:
-    """Print lists of neighbors with their cosines, in a narrow terminal one below another."""
+    """Print lists of neighbors with their cosines side by side, or one below another in a narrow terminal."""
     from inlayer.render.fitted_table import natural_width
 
     columns = {title: [(token_text(one.text), f"{one.score:.3f}") for one in found] for title, found in lists.items()}
@@ -160,7 +160,7 @@ def _print_tie(model: Model, head: bool) -> None:
 
 
 def _print_token_split(vocabulary: Vocabulary, words: list[str]) -> None:
-    """Note which words are several tokens: the mean of several rows is less meaningful."""
+    """Note which words have several tokens, because the mean of several rows is less meaningful."""
     for word in words:
         ids = vocabulary.ids_of(word)
         if len(ids) > 1:

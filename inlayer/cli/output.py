@@ -1,4 +1,4 @@
-"""What commands print: JSON, tables, notes, and tokens as text.
+"""Printing for commands: JSON, tables, notes, and tokens as text.
 
 Tested in tests/test_cli.py.
 """
@@ -31,7 +31,7 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
         def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
             raise BrokenPipeError
 
-        def _render_buffer(self, buffer: Any) -> str:  # rich pads the lines of tables, and wraps after a space
+        def _render_buffer(self, buffer: Any) -> str:  # rich pads table lines, and leaves a space where it wraps
             return re.sub(r" +(?=\n)", "", super()._render_buffer(buffer))
 
     settings |= {"highlight": False, "markup": False, "emoji": False}
@@ -51,7 +51,7 @@ def print_stderr_note(text: str) -> None:
 
 
 def print_demo_note(source: str, advice: str) -> None:
-    """Note below a result that the bundled model does not give useful results."""
+    """Print a note that the bundled model does not give useful results."""
     if source == "default":
         print_note(f'"default" is for demonstration only. For useful results, {advice} --model wordllama.')
 
@@ -71,7 +71,7 @@ def short_text(text: str, columns: int = MAX_TOKEN, blank: str | None = " ") -> 
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> None:
-    """Print a table. Columns are right-aligned, except those whose index is in `left`; an empty last one is omitted."""
+    """Print a table. Columns are right-aligned unless their index is in `left`; an empty last column is omitted."""
     from inlayer.render.fitted_table import fitted_table
 
     output = console()

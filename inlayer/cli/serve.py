@@ -66,7 +66,7 @@ def serve(
         try:
             sys.stdout.write((json.dumps(facts) if as_json else address.url) + "\n")
             sys.stdout.flush()
-        except BrokenPipeError:  # with an errno, Typer would exit with code 1
+        except BrokenPipeError:  # if it had an errno, Typer would exit with code 1
             raise BrokenPipeError from None
         if not as_json:
             sys.stderr.write(f"serving {', '.join(address.models)}; press Ctrl-C to stop\n")
@@ -100,7 +100,7 @@ def open_models(sources: tuple[str, ...]) -> dict[str, Model]:
 
 
 def open_pipelines(sources: tuple[str, ...]) -> dict[str, Pipeline]:
-    """Prepare models for walks. Each process that needs models opens them itself."""
+    """Prepare models for walks. Each process that needs models opens them separately."""
     from inlayer.trace import Pipeline
 
     return {name: Pipeline(model, name=name) for name, model in open_models(sources).items()}

@@ -43,14 +43,14 @@ def parameters() -> Iterator[inspect.Parameter]:
 
 
 def option_help(name: str, default: object) -> str:
-    """Return a field's entry in the docstring, which ends with the default if that is derived from other fields."""
+    """Return a field's entry in the docstring. It ends with the default if that is derived from other fields."""
     text, _, derived = HELP.get(name, "").partition(" Default: ")
     shown = derived.removesuffix(".") or (f"{default:g}" if isinstance(default, float) else default)
     return text if shown is None else f"{text} \\[default: {shown}]"
 
 
 def annotation(setting: Field[Any]) -> Any:
-    """Return a field's type, help, and default, as typer reads them."""
+    """Return a field's type, help, and default in the form that Typer expects."""
     kind: Any = TYPES.get(str(setting.type).partition(" ")[0])
     flag, default, metavar = f"--{setting.name.replace('_', '-')}", setting.default, None
     if kind is bool:
@@ -58,7 +58,7 @@ def annotation(setting: Field[Any]) -> Any:
     if "choices" in setting.metadata:
         choices = setting.metadata["choices"]
         kind, metavar = Literal[choices], "|".join(choices)
-        if len(metavar) > MAX_METAVAR:  # a longer metavar would leave no room for long option names
+        if len(metavar) > MAX_METAVAR:  # would leave no room for long option names
             metavar = "NAME"
     help_text, group = option_help(setting.name, default), setting.metadata["group"]
     option = typer.Option(flag, metavar=metavar, help=help_text, show_default=False, rich_help_panel=group)
@@ -86,7 +86,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
             sys.stderr.write(f"{stopped}\n")
         raise typer.Exit(INTERRUPTED) from None
     if report is None:  # another process of torchrun has the report
-        sys.stderr.flush()  # os._exit would drop what is buffered
+        sys.stderr.flush()  # os._exit would drop buffered output
         os._exit(0)  # on a busy machine, gloo's threads can abort a process while its interpreter shuts down
     from inlayer.training.run_report import show, to_json
 
@@ -105,7 +105,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
 
 
 def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
-    """Return the given settings. To resume a run, return the settings of the run, overridden by the given ones."""
+    """Return the given settings or, to resume a run, the run's settings, overridden by the given ones."""
     from inlayer.training.run_paths import check_new_run, is_run, open_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)

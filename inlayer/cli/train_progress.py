@@ -18,7 +18,7 @@ from inlayer.render.numbers import format_duration
 from inlayer.training.metrics import Metrics
 from inlayer.training.resumable_run import TrainingProgress
 
-LOG_INTERVAL = 10.0  # time between two lines
+LOG_INTERVAL = 10.0  # seconds between two lines
 
 
 class Reporter(TrainingProgress):
@@ -27,7 +27,7 @@ class Reporter(TrainingProgress):
     def __init__(self, bar: rich_progress.Progress) -> None:
         self.bar, self.task = bar, rich_progress.TaskID(0)
         self.total, self.next_line = 0, 0.0
-        self.warnings: list[str] = []  # shown so far
+        self.warnings: list[str] = []  # warnings shown so far
 
     def stage(self, name: str, total: int | None = None) -> None:
         self.total = total or 0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TEXT = "I love dogs"
 DEFAULT_DIMS = 8
-DEFAULT_TOKENS = 256  # in JSON; on the terminal, MAX_TOKENS and MAX_BATCH_TOKENS of trace/layout.py apply
+DEFAULT_TOKENS = 256  # in JSON; in the terminal, MAX_TOKENS and MAX_BATCH_TOKENS of trace/layout.py apply
 output_option = partial(typer.Option, rich_help_panel="Output")
 experiment_option = partial(typer.Option, rich_help_panel="Experiments")
 random_table_option = partial(typer.Option, rich_help_panel="Random table")
@@ -147,7 +147,7 @@ def walk(
 
 
 def _note_separate_words(texts: list[str]) -> None:
-    """Point out on a terminal that an unquoted text became one text per word."""
+    """Note, if output goes to a terminal, that an unquoted text became one text per word."""
     if len(texts) > 1 and sys.stdout.isatty() and all(text.split() == [text] != ["-"] for text in texts):
         sys.stderr.write(f"{len(texts)} texts; quote them to make one\n")
 

@@ -3,8 +3,8 @@
 facts -> [render] -> terminal, HTML
 - render/base.css holds the colors, type, and spacing of every page; each page adds its own layout. render/theme.js and
   render/motion.js implement the switches in the page headers
-- a `Page` is one document that loads nothing; all pages share the head in render/head.html
-- see also: what a page shows (trace/html.py, web/course.py, training/run_report.py)
+- a `Page` is one self-contained document (no external requests); all pages share the head in render/head.html
+- see also: the content of pages (trace/html.py, web/course.py, training/run_report.py)
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def settings_script() -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """One HTML document that loads nothing: a template, a style sheet, and a script.
+    """One self-contained HTML document: a template, a style sheet, and a script.
 
-    The content security policy allows these two by hash, so no text, token, or model name can run as code, and
-    nothing can be fetched from elsewhere.
+    The content security policy allows the style sheet and script by hash, so no text, token, or model name can run as
+    code, and nothing can be fetched from elsewhere.
     """
 
     template: str
@@ -63,16 +63,16 @@ class Page:
 
 
 def fill_page(template: str, parts: Mapping[str, str]) -> str:
-    """Replace each {{name}} of a page in a single pass, so a text containing a placeholder is left as it is."""
+    """Replace each {{name}} of a page in a single pass, so text that contains a placeholder is not changed."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
 def embed_json(data: Any) -> str:
-    """Encode data as JSON that cannot end its script element: brackets and non-ASCII characters are escaped."""
+    """Encode data as JSON that cannot close the script element around it: it escapes brackets and non-ASCII."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def hash_of(text: str) -> str:
-    """Hash a script or style sheet as content security policies write it."""
+    """Hash a script or style sheet for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""Tables of labels and numbers for the terminal, which a narrow one does not truncate.
+"""Tables of labels and numbers that are not truncated even in a narrow terminal.
 
 Tested in tests/render/test_fitted_table.py.
 """
@@ -24,14 +24,14 @@ def _start(text: str) -> list[str]:
     return [text[:MIN_TITLE]]
 
 
-# What may be divided in titles and in numbers, from wide to narrow terminals.
+# Where titles and numbers may be split, from wide to narrow terminals.
 DIVISIONS: list[tuple[Split, Split]] = [
     (_whole, _whole), (str.split, _whole), (_start, _whole), (_start, str.split),
 ]  # fmt: skip
 
 
 def natural_width(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """Return the width of a table in which no cell is divided."""
+    """Return the width of a table in which no cell is split."""
     return sum(_width(column, _whole) for column in zip(titles, *rows, strict=True)) + GAP * (len(titles) - 1)
 
 

@@ -1,10 +1,10 @@
-"""Glyphs for the terminal: escaped text, bytes, numbers, and heat strips, each of a known width.
+"""Glyphs for the terminal: escaped text, bytes, numbers, and heat strips, all of known width.
 
 - control characters, and characters that move their neighbors or have no certain width, are shown as escape codes
 - numbers fit in seven columns, from 1e-45 to 1e38
 - heat strips have one character per channel: blocks colored from blue through gray to red. Without color, the height
-  of a block shows the value (half height is zero); without Unicode, ASCII characters do
-- see also: where on the screen they go (trace/layout.py, training/run_report.py)
+  of a block shows the value (half height is zero); without Unicode, ASCII characters are used
+- see also: their layout on the screen (trace/layout.py, training/run_report.py)
 Tested in tests/trace/test_terminal.py.
 """
 
@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 NUMBER = 7  # columns of a number
-MAX_MARKS = 2  # combining marks per character; more of them would overlap other lines
+MAX_MARKS = 2  # combining marks per character; more would overlap other lines
 LEFT_TO_RIGHT = "\u200e"  # zero width; keeps the columns after Arabic or Hebrew text in order
 GRAY, BLUE, RED = (160, 160, 160), (40, 100, 230), (225, 60, 40)  # zero and both extremes, on black and on white
 
@@ -68,7 +68,7 @@ class Glyphs:
         return shown + end
 
     def truncate_bytes(self, data: str, columns: int) -> str:
-        """Like `truncate`, for bytes in hexadecimal; those that are not whole characters are shown as escape codes."""
+        """Like `truncate`, for bytes in hexadecimal; bytes that are not whole characters become escape codes."""
         return self.truncate(bytes.fromhex(data).decode(errors="surrogateescape"), columns)
 
     def _glyph(self, character: str) -> str:
@@ -84,7 +84,7 @@ class Glyphs:
         return True
 
     def hex(self, data: str, columns: int) -> str:
-        """Format bytes, given in hexadecimal, as pairs; as many as fit."""
+        """Format bytes, given in hexadecimal, as pairs of digits; as many as fit."""
         if len(data) // 2 <= (columns + 1) // 3:
             return bytes.fromhex(data).hex(" ")
         shown = max(1, (columns - len(self.more)) // 3)
@@ -163,7 +163,7 @@ def _is_mark(character: str) -> bool:
 
 
 def _stands_alone(character: str) -> bool:
-    """Tell whether a character has a fixed width on its own; skin tones and halves of flags do not."""
+    """Return whether a character has a fixed width by itself; skin tones and halves of flags do not."""
     is_part = "\U0001f1e6" <= character <= "\U0001f1ff" or "\U0001f3fb" <= character <= "\U0001f3ff"
     return not (is_part or cell_len(character) == 0 or _is_mark(character))
 

@@ -1,12 +1,12 @@
 """Markdown as a small tree, with renderers for the terminal, the web page, and notebooks.
 
 Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderables (terminal), cells (notebook)
-- parsed once per text by markdown-it (CommonMark and tables); raw HTML stays text
-- a quote that starts with `**Common misconception: ...**` is a callout: between rules on the terminal, an <aside>
-  on the page, a quote in a notebook
+- markdown-it parses each text once (CommonMark and tables); raw HTML stays text
+- a quote that starts with `**Common misconception: ...**` is a callout: between rules in the terminal, an <aside>
+  on the page, and a quote in a notebook
 - the page gets nested lists, ["p", {}, ["text"]], and creates each element itself, so no text can become a script
-- see also: what a link or picture of the course refers to (learn/links.py), passed in as functions
-Tested with hostile texts in tests/learn/test_links.py.
+- see also: the targets of links and pictures (learn/links.py), which are passed in as functions
+Tested with malicious texts in tests/learn/test_links.py.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _convert_children(node: SyntaxTreeNode) -> tuple[MarkdownNode, ...]:
         converted = _convert(child)
         after_python = nodes and (nodes[-1].kind, nodes[-1].info) == ("fence", "python")
         if (converted.kind, converted.info) == ("fence", "output") and not after_python:
-            converted = replace(converted, info="plain")  # a text fence that no code printed
+            converted = replace(converted, info="plain")  # a text fence that is not printed output
         nodes.append(converted)
     return tuple(nodes)
 
@@ -117,7 +117,7 @@ def _convert(node: SyntaxTreeNode) -> MarkdownNode:
 def to_elements(
     nodes: tuple[MarkdownNode, ...], link: LinkAttributes, picture: Callable[[str], str | None]
 ) -> list[Element]:
-    """Convert nodes; `link` gives the attributes of an <a>, `picture` a data: address; None shows the text only."""
+    """Convert nodes; `link` returns the attributes of an <a>, `picture` a data: address; None shows only the text."""
     return [element for node in nodes for element in _elements(node, link, picture)]
 
 
@@ -161,19 +161,19 @@ def _highlight(text: str) -> list[Element]:
 
 
 def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: LinkCommand) -> None:
-    """Print nodes, and at the end of each section the commands that follow its links, on their own lines.
+    """Print nodes and, at the end of each section, the commands for its links, each on a separate line.
 
-    A comment after a command has the words of its link, so it is clear which of them it belongs to.
+    A comment after a command repeats the link's words, so it is clear which link the command belongs to.
     """
     before = ""
     for node, commands in _with_commands(nodes, command):
         if node.kind == "fence":
             print_fence(console, node)
-        elif node.kind == "callout":  # between rules, not in a panel, where its code would be wrapped
+        elif node.kind == "callout":  # between rules, because a panel would wrap its code
             if before != "callout":
                 console.print(Rule(style="yellow"))
             console.print(Text(f"Common misconception: {' '.join(node.text.split())}\n", style="bold"))
-            print_markdown(console, node.children, lambda _: None)  # the commands of its links come after it
+            print_markdown(console, node.children, lambda _: None)  # the commands for its links come after it
             console.print(Rule(style="yellow"))
         else:
             console.print(_renderable(node))
@@ -272,7 +272,7 @@ def _table(node: MarkdownNode) -> RenderableType:
 
 @dataclass(frozen=True, kw_only=True)
 class NotebookPart:
-    """Part of a document: Markdown text, or Python code with the output that follows it."""
+    """Part of a document: Markdown text, or Python code with its output."""
 
     kind: str  # "text" or "python"
     text: str

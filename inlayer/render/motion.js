@@ -1,4 +1,4 @@
-// Motion: 400 ms, instant if the system asks for less motion or if it is switched off on the page.
+// Motion takes 400 ms, or is instant if the system asks for less motion or it is switched off on the page.
 
 const DURATION = 400;
 const STORED_MOTION = "inlayer-motion";

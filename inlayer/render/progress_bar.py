@@ -1,4 +1,4 @@
-"""Long-running work: a progress bar on stderr, and signals that stop it between two steps.
+"""Support for long-running work: a progress bar on stderr, and signals that stop the work between two steps.
 
 Shared by the command line, training, and `Model.encode`. Tested in tests/encoding/test_encode.py,
 tests/inspection/test_command.py, and tests/training/test_resume.py.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-Progress = Callable[[int, int], object]  # steps done, steps in total; where work can be stopped, False stops it
+Progress = Callable[[int, int], object]  # steps done, steps in total; if work can be stopped, returning False stops it
 
 
 def no_progress(*_: object) -> None:
@@ -22,9 +22,9 @@ def no_progress(*_: object) -> None:
 
 @contextmanager
 def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr that disappears when the work is done; nothing if stderr is not a terminal.
+    """Show a progress bar on stderr that disappears when the work is done; nothing if stderr is not a terminal.
 
-    It yields `update(done, total, count=done)`. With a `unit`, such as "rows", it also shows `count` per second.
+    Yields `update(done, total, count=done)`. With a `unit`, such as "rows", the bar also shows `count` per second.
     """
     if not sys.stderr.isatty():
         yield no_progress
@@ -49,7 +49,7 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None]]:
 def stop_signals() -> Iterator[list[int]]:
     """Collect the first SIGINT or SIGTERM in a list; a second one raises KeyboardInterrupt."""
     received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # signals can only be handled there
+    if threading.current_thread() is not threading.main_thread():  # signals can only be handled in the main thread
         yield received
         return
 

@@ -1,4 +1,4 @@
-// Light or dark theme, or that of the system; the choice is stored in the browser, for every page.
+// Light or dark theme, or the system's; the choice is stored in the browser, for every page.
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -7,7 +7,7 @@ function setTheme(theme) {
   else document.documentElement.dataset.theme = theme;
   byId("theme").textContent = `Theme: ${theme}`;
   store("inlayer-theme", theme);
-  document.dispatchEvent(new Event("theme-change")); // so that drawings on a canvas change with it
+  document.dispatchEvent(new Event("theme-change")); // so that canvas drawings change with it
 }
 
 function storedTheme() {

@@ -1,8 +1,8 @@
 """The web server behind `inlayer serve`: the page, the walk's API, and the course, on this machine.
 
 browser -> guard -> app -> Pipeline -> Trace
-- `server.py` listens and supervises workers; `guard.py` decides who may send requests; `app.py` has the routes of the
-  walk, `course.py` those of the course; `schemas.py` validates; `worker_threads.py` runs work in threads
+- `server.py` listens and supervises workers; `guard.py` decides who may send requests; `app.py` has the walk's
+  routes, and `course.py` the course's; `schemas.py` validates; `worker_threads.py` runs work in threads
 Tested with a real server on loopback in tests/web/; the rules are listed in docs/web.md.
 """
 

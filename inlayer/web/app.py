@@ -1,8 +1,9 @@
-"""The web application: routes for the page, the walk, and its models; course.py adds those of the course.
+"""The web application: routes for the page, the walk, and its models; course.py adds the course's routes.
 
 browser -> guard -> [app] -> Pipeline -> facts -> JSON
 - only the models specified at startup can be used; nothing in a request is opened, looked up, or fetched by name
-- work runs in threads (worker_threads.py); an error of the library is status 400 with its one line, without local paths
+- work runs in threads (worker_threads.py); a library error becomes status 400 with its one-line message,
+  without local paths
 - FastAPI validates requests and writes /api/openapi.json from the models in schemas.py
 Tested with a real server on loopback in tests/web/test_app.py and tests/web/test_redact.py.
 """
@@ -43,9 +44,9 @@ from inlayer.web.request_body import JsonRoute
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
 from inlayer.web.worker_threads import WorkerThreads, add_route
 
-THREADS, QUEUE = 2, 512  # if more requests wait, a response comes too late to be useful
-LARGE_WALK_VALUES = 2**31  # table values x tokens that pass the head; takes most of a second
-MAX_INSPECTED = 2**29  # values of a table that is read completely, in a few seconds
+THREADS, QUEUE = 2, 512  # with more waiting requests, responses come too late to be useful
+LARGE_WALK_VALUES = 2**31  # table values x tokens passed through the head; takes most of a second
+MAX_INSPECTED = 2**29  # largest table, in values, that is read completely; takes a few seconds
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens
 
 
@@ -136,13 +137,13 @@ class WalkService:
         return self.threads(query, len(query.learning_rates) * len(query.texts) * query.max_tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
-        """Return coordinates for every row. If there are none, they are still being computed; request them later."""
+        """Return coordinates for every row. If they are missing, they are still being computed; ask again later."""
         return self.maps[id(self.find(query.model))].get(query.method)
 
     def inspect(self, query: Annotated[ModelQuery, Query()]) -> dict[str, Any]:
         """Return the report of `inlayer inspect --json`, a histogram of norms, and the affected ids of each finding.
 
-        A very large or remote table is inspected by a sample of its rows. A model is inspected once.
+        For a very large or remote table, only a sample of rows is inspected. Each model is inspected once.
         """
         pipeline = self.find(query.model)
         if pipeline.model is None:
@@ -188,7 +189,7 @@ def make_app(
         docs_url=None, redoc_url=None, openapi_url="/api/openapi.json", redirect_slashes=False,
     )  # fmt: skip  # a redirect would repeat the token
     app.router.route_class = JsonRoute
-    # The walk may be framed by this server, next to a lesson; its policy says the same.
+    # This server may frame the walk next to a lesson; the walk page's policy says the same.
     framed = {"content-security-policy": content_security_policy(served=True), "x-frame-options": "SAMEORIGIN"}
     _add_page(app, "/", page(title="inlayer walk", data=None), framed)
     _add_page(app, "/inspect", inspect_page(), {"content-security-policy": inspect_policy()})
@@ -256,7 +257,7 @@ def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
         table = pipeline.layer.token_embedding
         if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
             known.add(path)
-    # A path of one part, such as ".", reveals nothing and may occur in any message.
+    # A path with only one part, such as ".", reveals nothing and may occur in any message.
     paths = {format_path(path): base_name(path) for path in known if len(path.parts) > 1}
     return dict(sorted(paths.items(), key=lambda item: -len(item[0])))
 
@@ -269,7 +270,7 @@ def redact(message: str, paths: Mapping[str, str]) -> str:
 
 
 def _describe(problem: dict[str, Any]) -> str:
-    """Turn a pydantic error into one line: the field, what is wrong, and the value if it is short."""
+    """Turn a pydantic error into one line: the field, the problem, and the value if it is short."""
     field = ".".join(str(part) for part in problem["loc"][1:])
     if problem["type"] == "json_invalid":
         return f"the body is not valid JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"

@@ -1,13 +1,13 @@
-"""Routes of the course: its page, and what the page shows and does.
+"""Routes for the course: its page, and the page's content and actions.
 
 page -> guard -> [course] -> CourseService
-- the page is one document: the files of learn/page/ and parts of the walk's page, plain JavaScript in small files that
+- the page is one document: the files in learn/page/ and parts of the walk page, plain JavaScript in small files that
   share one scope, in the order below. Only the editor, CodeMirror, has a build step (scripts/editor)
 - the content security policy lists scripts and the style sheet by hash. The editor creates <style> elements, which a
-  nonce in each response allows. Only the walk page of the same server may be framed
-- every route reads or writes files, so it runs in threads (worker_threads.py); grading has separate threads
-- code is run and files are written only if no other machine can reach the server; reading and answering always work
-- an answer reaches the page only after the learner has given one, or asked to see it
+  nonce in each response allows. Only the same server's walk page may be framed
+- every route reads or writes files, so routes run in threads (worker_threads.py); grading has separate threads
+- the server runs code and writes files only if no other machine can reach it; reading and answering always work
+- an answer is sent to the page only after the learner has given one, or asked to see it
 Tested in tests/web/test_course.py, and in Chromium in tests/browser/test_learn.py.
 """
 
@@ -117,7 +117,7 @@ class CourseView:
 
     def __init__(self, *, read_only: bool) -> None:
         self.read_only = read_only
-        self.notices: list[str] = []  # for example, that a damaged progress file was replaced
+        self.notices: list[str] = []  # such as a note that a damaged progress file was replaced
 
     @property
     def service(self) -> CourseService:
@@ -162,7 +162,7 @@ class CourseView:
         return {"title": page.title, "text": course_elements(page.body)}
 
     def exercise(self, query: Annotated[schemas.ExerciseQuery, Query()]) -> dict[str, Any]:
-        """Return an exercise with the numbers of a seed."""
+        """Return an exercise with numbers generated from a seed."""
         return _question(self.service.ask(query.id, query.seed))
 
     def read(self, body: schemas.ReadRequest) -> dict[str, Any]:
@@ -264,20 +264,20 @@ class CourseView:
 def warm_up() -> None:
     """Start the fork server once, in the background: it takes seconds, while the learner is still reading.
 
-    If it does not start, the first check reports why.
+    If the server does not start, the first check reports the reason.
     """
     in_thread(lambda _: fork_server(), None, "inlayer-fork-server")
 
 
 def _question(question: TheoryQuestion) -> dict[str, Any]:
-    """Show a question without its answer."""
+    """Return a question as JSON values, without its answer."""
     data = question.to_dict()
     options = [course_line(text) for text in data["options"].values()]
     return data | {"text": course_elements(data["text"]), "options": options}
 
 
 def _reveal(question: GradedQuestion, only: int | None = None) -> dict[str, Any]:
-    """Show the answer and every option's reason, or `only` one option's if the question is asked again."""
+    """Return the answer and every option's reason, or `only` one option's reason if the question is asked again."""
     options = question.options if isinstance(question, ChoiceQuestion) else ()
     visible = [option if only in (None, number) else None for number, option in enumerate(options)]
     data = {
@@ -290,7 +290,7 @@ def _reveal(question: GradedQuestion, only: int | None = None) -> dict[str, Any]
 
 
 def _tensor(tensor: Tensor, message: str) -> dict[str, Any]:
-    """Show the first rows of the learner's tensor, and how it compares with the walk's."""
+    """Return the first rows of the learner's tensor, and how it compares with the walk's."""
     width = tensor.shape[-1] if tensor.dim() else 1
     rows = tensor.detach().reshape(-1, width) if width else tensor.reshape(0, 1)
     is_integer = not tensor.is_floating_point()

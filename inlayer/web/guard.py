@@ -1,13 +1,13 @@
-"""The guard: who may send requests, and which headers every response has.
+"""The guard: checks who may send requests, and sets the headers of every response.
 
 request -> [guard] -> app
-- every request, even one from the server's page, presents the token, which is compared in constant time
+- every request, even from the server's page, must present the token, which is compared in constant time
 - protection from other websites: Host must be an IP address or a name of this server (against DNS rebinding), Origin
-  must be this server, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No
-  CORS header is sent
+  must be this server, and Sec-Fetch-Site must be same-origin or none. The only exception is a link that opens a
+  page. No CORS header is sent
 - responses are not cached, framed, or sniffed, and contain no traceback; for page loads, errors are returned as HTML
 - see also: limits of a body (request_body.py)
-Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
+Every rule is tested with a request that passes and with one that fails in tests/web/test_guard.py.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class GuardMiddleware:
             if origin.lower() != f"http://{host}".lower():
                 raise HTTPException(403, f"Origin is {quote(origin)}; other websites are not allowed")
         sites = set(headers.getlist("sec-fetch-site"))
-        # A link to a page may come from an email or a notebook: its author learns nothing when it is followed.
+        # A link to a page may come from an email or a notebook; its author learns nothing if it is followed.
         modes = headers.getlist("sec-fetch-mode"), headers.getlist("sec-fetch-dest")
         is_link = scope["method"] == "GET" and scope["path"] in PAGES and modes == (["navigate"], ["document"])
         if sites - {"same-origin", "none"} and not is_link:
@@ -130,7 +130,7 @@ class GuardMiddleware:
             tokens.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
         is_api = scope["path"].startswith(API)
         secrets = [self.token, self.api_key] if is_api else [self.token]
-        # Compare all of them, so that the time does not depend on which one matches.
+        # Compare with all of them, so that the time does not depend on which one matches.
         matches = [[hmac.compare_digest(value, secret) for secret in secrets] for value in tokens]
         if not matches or not all(map(any, matches)):
             credential, advice = "token", "open the complete address that the server printed"
@@ -162,9 +162,9 @@ def error_page(status: int, message: str, headers: Mapping[str, str] | None = No
 def error_response(
     status: int, message: str, headers: Mapping[str, str] | None = None, path: str = "", param: str | None = None
 ) -> JSONResponse:
-    """Return an error as one line of JSON, whatever the message quotes; for some paths in OpenAI's format.
+    """Return an error as one line of JSON, even if the message quotes several lines; in OpenAI's format for some paths.
 
-    `param` is the field of the request that is wrong, if it is known.
+    `param` is the invalid field of the request, if known.
     """
     line = printable(" ".join(message.split()))
     if not path.startswith(API):

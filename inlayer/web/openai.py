@@ -1,7 +1,7 @@
 """The embeddings API in OpenAI's format: POST /v1/embeddings, GET /v1/models.
 
 request -> guard -> [input: texts or ids] -> Encoder -> vectors, as numbers or base64
-- the API key is the token of the page, or the one given at startup; requests with either pass the guard
+- the API key is the page's token, or the key given at startup; requests with either pass the guard
 - vectors have norm 1, like OpenAI's
 - errors on these routes have OpenAI's format (guard.py)
 Tested with the unmodified `openai` client in tests/web/test_openai.py.
@@ -39,13 +39,13 @@ class UnknownModelError(HTTPException):
 
 @contextmanager
 def errors_about(name: str) -> Iterator[None]:
-    """Record in errors inside the block that they are about this field."""
+    """Mark errors raised inside the block as being about this field."""
     try:
         yield
     except CheckpointError:  # the error concerns a file, not this field
         raise
     except InlayerError as error:
-        error.param = name  # type: ignore[attr-defined]  # the handler of errors reads it (app.py)
+        error.param = name  # type: ignore[attr-defined]  # read by the error handler (app.py)
         raise
 
 
@@ -94,7 +94,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
             raise InputError(f"the vector of input {bad[0]} is not finite: a token row contains NaN or infinity")
     as_text = query.encoding_format == "base64"
     values = (base64.b64encode(row).decode() if as_text else row.tolist() for row in vectors.astype("<f4"))
-    # One by one: writing all vectors together would hold the GIL, and block other clients.
+    # One by one, because writing all vectors together would hold the GIL and block other clients.
     data = [to_json({"object": "embedding", "index": index, "embedding": value}) for index, value in enumerate(values)]
     usage = {"prompt_tokens": int(ids.flat.size), "total_tokens": int(ids.flat.size)}
     rest = to_json({"object": "list", "model": query.model, "usage": usage})

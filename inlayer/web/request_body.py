@@ -1,9 +1,10 @@
-"""Request bodies: how large they may be, how soon they must arrive, and how they are parsed.
+"""Request bodies: limits on size and arrival time, and fast parsing.
 
 guard -> [body] -> routes
 - a body is JSON; its size and arrival time are limited while it is read
-- parsing blocks the event loop, even in a thread, because it holds the GIL. What makes it slow is therefore counted
-  first: values, lists and objects, strings and keys. Commas, brackets, and escaped quotes inside strings are ignored
+- parsing blocks the event loop, even in a thread, because it holds the GIL. The parts that make it slow are therefore
+  counted first: values, lists and objects, strings and keys. Commas, brackets, and escaped quotes inside strings are
+  ignored
 - jiter (pydantic's parser) reads numbers ten times as fast as the json module, and stops at 200 levels of nesting
 Tested in tests/web/test_request_body.py with the slowest bodies of each kind.
 """
@@ -25,10 +26,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 MAX_BODY, MAX_API_BODY = 262_144, 2**24  # bytes; the latter for embeddings: 300,000 tokens as ids or text
-# At most 40 ms of parsing (docs/decisions.md). A number takes longer to parse than a text of its size.
+# At most 40 ms of parsing (docs/decisions.md). A number takes longer to parse than a string of the same size.
 MAX_COUNTS = {"commas": 310_000, "brackets": 65_536, "quotes": 32_768, "bytes outside of texts": 2**22}
 BODY_SECONDS = 10.0
-MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # limits of a walk; characters of all texts together
+MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # limits for a walk; characters in all texts together
 
 
 class JsonRequest(Request):
@@ -73,7 +74,7 @@ def check_body_headers(scope: Scope) -> None:
 
 
 def max_body(scope: Scope) -> int:
-    """Return the limit for the body of a request, in bytes."""
+    """Return the limit for a request's body, in bytes."""
     return MAX_API_BODY if scope["path"] == "/v1/embeddings" else MAX_BODY
 
 
@@ -82,7 +83,7 @@ def _too_large_error(limit: int) -> HTTPException:
 
 
 def limit_body(receive: Receive, limit: int) -> Receive:
-    """Limit a body's size, what it contains, and the time until it has arrived."""
+    """Limit a body's size, its number of parts, and the time until it has arrived."""
     size, tokens, complete = 0, JsonTokenCounter(), False
     end = asyncio.get_running_loop().time() + BODY_SECONDS
 

@@ -1,7 +1,7 @@
-"""Request models: what each route accepts, with its limits. FastAPI validates with them and documents them.
+"""Request models: the fields that each route accepts, with their limits. FastAPI validates and documents them.
 
 - unknown fields are errors, and JSON values are not converted ("8" is not an integer)
-- limits bound the work before any of it starts; the library checks limits that depend on the model, such as its ids
+- limits bound the work before it starts; the library checks limits that depend on the model, such as its ids
 Tested in tests/web/test_schemas.py.
 """
 
@@ -37,7 +37,7 @@ class RequestModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_few_fields(cls, body: Any) -> Any:
-        """Reject a body with very many fields with one error; pydantic would make one for each, which takes seconds."""
+        """Reject a body with too many fields; pydantic would create an error for each, which takes seconds."""
         if isinstance(body, dict) and len(body) > MAX_FIELDS:
             raise ValueError(f"the body has {len(body):,} fields; at most {MAX_FIELDS:,} are allowed")
         return body

@@ -3,9 +3,9 @@
 models -> [serve] -> guard -> app
 - uvicorn supervises the workers, one per core; each opens the models separately, and all share one listening socket
 - connections are limited in number, time, and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
-  slow client, and parse a quarter of a megabyte in one go
+  slow client, and parse a quarter of a megabyte at once
 - stopping takes about a second: connections are closed and running jobs are abandoned
-- requests are not logged, because their addresses contain the token
+- requests are not logged, because their URLs contain the token
 Tested as a process, including signals and slow clients, in tests/web/test_server.py.
 """
 
@@ -48,9 +48,9 @@ BACKLOG = 2_048  # connections that wait to be accepted
 HEAD_SECONDS = 10.0  # time between the connection and the end of the first request's headers
 IDLE_SECONDS = 60.0  # time between a response and the end of the next request's headers
 REQUEST_SECONDS = 60.0  # time between the headers and the response
-READ_BYTES = 2**13  # one turn of the event loop: a client may send chunks of one byte, and h11 takes 5 µs for each
+READ_BYTES = 2**13  # per turn of the event loop; a client may send chunks of one byte, and h11 takes 5 µs for each
 STOPPED = "the server's worker processes stopped; is there enough memory?"
-START_SECONDS = 300.0  # for a worker to answer, on a busy machine
+START_SECONDS = 300.0  # until a worker must answer, on a busy machine
 
 OpenPipelines = Callable[[], "Mapping[str, Pipeline]"]
 
@@ -63,7 +63,7 @@ class Address:
 
     Args:
         host: Address it listens on.
-        port: Its port.
+        port: Port it listens on.
         token: The token that every request must present.
         fragment: Part of the page's address after "#".
         models: Names of the models.
@@ -86,7 +86,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine can reach it."""
+        """True if only this machine can reach the server."""
         return is_loopback(self.host)
 
     @property
@@ -128,7 +128,7 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
     hosts = () if _address(host) else (host,)
     app = make_app(open_pipelines(), token=token, hosts=hosts, allow_code_execution=is_loopback(host), api_key=api_key)
     gc.collect()
-    gc.freeze()  # otherwise every full collection visits torch and the models, and blocks the event loop for 0.1 s
+    gc.freeze()  # otherwise, every full collection visits torch and the models, blocking the event loop for 0.1 s
     return app
 
 
@@ -204,7 +204,7 @@ def serve(
     config = make_config(partial(worker_app, open_and_report, token, host, api_key), workers=_workers())
 
     def ready() -> None:
-        # Wait for all of them: the first would accept every connection that is made before the others listen.
+        # Wait for all workers: the first one would accept every connection made before the others listen.
         is_ready = all(map(supervisor.wait_until_ready, supervisor.processes))
         if supervisor.should_exit.is_set():
             return
@@ -221,7 +221,7 @@ def serve(
     try:
         supervisor.run()
     finally:
-        supervisor.terminate_all()  # does nothing unless starting them failed
+        supervisor.terminate_all()  # does nothing unless starting the workers failed
         supervisor.join_all()
         listener.close()
         for number, handler in handlers.items():
@@ -252,7 +252,7 @@ def start_fork_server() -> BaseContext:
 
     multiprocessing.set_forkserver_preload([PRELOADED])
     resource_tracker.ensure_running()  # start it now; starting it later would unblock SIGINT
-    # Its processes inherit the mask, so Ctrl-C reaches only this one, as soon as the mask is gone.
+    # The server's processes inherit the signal mask, so Ctrl-C reaches only this process, once the mask is removed.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
@@ -267,8 +267,8 @@ def make_config(app: Callable[[], GuardMiddleware], *, workers: int = 1) -> uvic
         app,
         factory=True,
         workers=workers,
-        # asyncio also accepts this many connections at a time: the first worker to wake up would accept them all. The
-        # supervisor makes the queue longer again.
+        # asyncio also accepts this many connections at a time, so with a longer queue, the first worker to wake up
+        # would accept them all. The supervisor lengthens the queue again.
         backlog=1 if workers > 1 else BACKLOG,
         loop="asyncio",
         http=BoundedProtocol,
@@ -280,7 +280,7 @@ def make_config(app: Callable[[], GuardMiddleware], *, workers: int = 1) -> uvic
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=int(IDLE_SECONDS) + 1,  # BoundedProtocol closes idle connections before
+        timeout_keep_alive=int(IDLE_SECONDS) + 1,  # BoundedProtocol closes idle connections before that
         timeout_graceful_shutdown=1,
         timeout_worker_healthcheck=int(START_SECONDS),
     )
@@ -310,7 +310,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection, which is closed when it takes longer than any client needs."""
+    """One connection, which is closed if a client takes too long."""
 
     _timer: asyncio.TimerHandle | None = None
     _timed: object = None  # the request that the timer runs for

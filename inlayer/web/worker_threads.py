@@ -1,9 +1,9 @@
 """Worker threads: a bounded number of threads for work that must not block the event loop.
 
-- threads are daemons: a remote model may block one for minutes, and Ctrl-C does not wait for it
-- threads are reused: starting one blocks the event loop until it runs, a fifth of the loop's time under load
+- threads are daemons, because a remote model may block one for minutes, and Ctrl-C must not wait for it
+- threads are reused, because starting one blocks the event loop until it runs, a fifth of the loop's time under load
 - a request whose client disconnects leaves the queue; a job that has started runs to completion
-- `add_route` makes a function of the library a route: its parameters are the request, its result is the response
+- `add_route` turns a library function into a route: its parameters are the request, and its result is the response
 Tested in tests/web/test_worker_threads.py.
 """
 
@@ -80,7 +80,7 @@ class WorkerThreads:
 
 
 def as_json(value: Any) -> bytes | str:
-    """Encode facts as `to_json` does, in half the time. The values are equal: pydantic-core writes 1e-06 as 1e-6."""
+    """Encode facts as `to_json` does, in half the time. Values are equal, though pydantic-core writes 1e-06 as 1e-6."""
     try:
         body = write_json(value)
     except ValueError:  # a file name that is not valid Unicode
@@ -99,8 +99,8 @@ def add_route(
 ) -> None:
     """Add a route such as "GET /api/models". It runs `call` in a thread and returns the result as JSON.
 
-    FastAPI documents and validates the route by the signature of `call`. `threads` run it, or are a function of the
-    same arguments that chooses them.
+    FastAPI documents and validates the route by the signature of `call`. `threads` run it, or are a function
+    that takes the same arguments and chooses the threads.
     """
 
     async def endpoint(request: Request, **arguments: Any) -> Response:

@@ -82,7 +82,7 @@ def open_printer() -> CoursePrinter:
 
 
 def paged(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
-    """Show output in a pager ($PAGER, or less) if standard output is a terminal."""
+    """Show output in a pager ($PAGER or `less`) if standard output is a terminal."""
     if not enabled or not sys.stdout.isatty():
         return nullcontext()
     os.environ.setdefault("LESS", "-RFX")  # colors; exit immediately if the text fits on the screen

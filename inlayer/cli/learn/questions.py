@@ -180,9 +180,9 @@ def quiz(
 def ask_quiz(
     out: CoursePrinter, service: CourseService, questions: list[Question], command: str, seed: int | None = None
 ) -> None:
-    """Ask until each question was answered correctly; `command` continues a quiz that the learner left."""
+    """Ask until each question has been answered correctly; `command` continues a quiz that the learner left."""
     run, number = QuizRun(questions, random_seed() if seed is None else seed), 0
-    with service.progress.edit():  # finds out early whether progress can be saved
+    with service.progress.edit():  # checks early whether progress can be saved
         pass
     missed = {old.id for old in service.overview().due}
     with interruptible(service, command):

@@ -30,7 +30,7 @@ from inlayer.learn.task_files import TaskFile, read_file
 from inlayer.learn.terminal import CoursePrinter
 
 INTERVAL = 0.2  # seconds between two reads
-TYPING_PAUSE = 0.7  # seconds without a key after which typing has ended
+TYPING_PAUSE = 0.7  # after this many seconds without a keystroke, typing has ended
 END = "\x04"  # Ctrl-D, or a closed terminal
 KEYS = "h hint   c check again   n next task   s solution   q quit"
 PASSED_KEYS = "passed: n next task   s solution   q quit"
@@ -83,7 +83,7 @@ class FileWatcher:
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""
         path = self.file.path
-        self._seen, is_start = fingerprint(path), False  # comes before reading, so that a save in between is graded
+        self._seen, is_start = fingerprint(path), False  # taken before reading, so that a save in between is graded
         with suppress(InlayerError):
             is_start = read_file(path).text == self.file.task.starter
         self._handled = self._seen if is_start else None
@@ -111,7 +111,7 @@ class FileWatcher:
             self.out.line(PASSED_KEYS if self.passed else KEYS, style="bold green" if self.passed else "dim")
 
     def _poll(self) -> None:
-        """Grade a new version, once it is unchanged between two reads, because an editor may be saving."""
+        """Grade a new version once it is unchanged between two reads, because an editor may still be saving."""
         before, self._seen = self._seen, fingerprint(self.file.path)
         if self._seen != before or self._seen == self._handled:
             return
@@ -129,7 +129,7 @@ class FileWatcher:
         out.line(f"{time.strftime('%H:%M:%S')}  checking {path.name}", style="dim")
         try:
             verdict = self.service.check(self.file.task, read_file(path).text)
-        except InlayerError as error:  # not UTF-8, gone, or too large; the next version may be better
+        except InlayerError as error:  # not UTF-8, gone, or too large; the next version may be readable
             out.line(str(error), style="yellow")
             return
         self.passed = verdict.passed
@@ -169,7 +169,7 @@ class FileWatcher:
             self.out.commands("Not passed yet. See the hints first (h), or quit and run:", command)
 
     def _next_task(self) -> bool:
-        """Continue with the next open task. Return False if there is none and this one is passed."""
+        """Continue with the next open task. Return False if there is none and the current one has passed."""
         task = self.service.next_open_task(self.file.task)
         if task is None:
             self.out.line("No other task is open.")
