@@ -3,7 +3,7 @@
 - exit code: 0 if the layer is healthy (notes are allowed), 1 if there are warnings or errors, 2 if the source cannot be
   read, 130 if it was stopped
 - stderr shows a progress bar if it is a terminal, and always an estimate if reading takes a long time
-- Ctrl-C stops reading and reports what was found so far; a second one ends the program
+- Ctrl-C stops reading and reports the findings so far; pressing it again ends the program
 Tested in tests/inspection/test_command.py.
 """
 

@@ -33,7 +33,7 @@ NO_LAYER = {  # for a model whose config is not understood
     r"Its rows can still be looked up: load\(.*": "To read its table: inlayer inspect, neighbors, or map",
 }
 OPEN_TOKENIZER = {r", or open one with inlayer\.open_tokenizer\(path\)": ""}
-ADVICE = {  # by command: words for Python, as a pattern -> words for the command line
+ADVICE = {  # by command: pattern for Python advice -> advice for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 READ_BYTES = 2**22  # bytes read at a time
-MAX_TEXT_BYTES = 2**26  # bytes of one line or field
+MAX_TEXT_BYTES = 2**26  # maximum number of bytes in a line or field
 TOO_LONG = f"more than {MAX_TEXT_BYTES:,} bytes, the limit for one text"
 
 

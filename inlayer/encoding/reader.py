@@ -256,7 +256,7 @@ class Reader:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            # Read in blocks; otherwise all columns of a row group would be in memory.
+            # Read in blocks; otherwise all columns of a row group would be in memory at once.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES) as file:
                 schema, metadata = file.schema_arrow, file.metadata
                 column = self._column(schema.names, name)

@@ -52,7 +52,7 @@ def embed_rows(
     encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None],
     types: ColumnTypes | None = None,
 ) -> tuple[TextRows, Array]:  # fmt: skip
-    """Return rows and their vectors; report rows that conflict with the types or that the model cannot encode."""
+    """Return rows and their vectors; report rows whose types conflict or that the model cannot encode."""
     if types is not None:
         rows = types.fitting(rows)
     rows, ids = tokenize_rows(encoder, rows, on_bad_row)

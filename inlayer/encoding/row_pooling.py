@@ -128,7 +128,7 @@ class RowPooler:
         return (sum_with_numpy if ids.size <= MAX_NUMPY_IDS else choose_sums())(rows, index, offsets)
 
     def _of_batch(self, flat: Ids) -> tuple[Vectors, Ids]:
-        """Return rows that include all rows of a batch, and the batch's indices into them."""
+        """Return rows that include all rows that a batch needs, and the batch's indices into them."""
         if self._fits:
             with self._lock:
                 self._uses += flat.size
@@ -175,7 +175,7 @@ def sum_with_torch(rows: Vectors, ids: Ids, offsets: Ids) -> Vectors:
 
 
 def sum_with_scipy(rows: Vectors, ids: Ids, offsets: Ids) -> Vectors:
-    """Sum rows by multiplying a sparse matrix of ones with them, on all cores."""
+    """Sum rows by multiplying them by a sparse matrix of ones, on all cores."""
     from scipy.sparse import csr_array
 
     ones = csr_array((np.ones(ids.size, np.float32), ids, offsets), shape=(offsets.size - 1, len(rows)))

@@ -59,7 +59,7 @@ def nearest(
     rows, count = table.num_embeddings, len(queries_QD)
     few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
-        table.source.check_unmodified()  # pages of a file that was truncated must not be read
+        table.source.check_unmodified()  # reading mapped pages of a truncated file would kill the process
         rough = SEARCHES.get(table) or SEARCHES.setdefault(table, CandidateSearch(table.stored_weight()))
         allowed_V = np.ones(rows, bool) if allowed is None else allowed
         parts = [rough.candidates(queries_QD, min(k, rows), allowed_V, progress)]

@@ -82,7 +82,7 @@ def searched_table(model: Model, table: SearchedTable) -> StoredTable:
 
 
 def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[Vectors, list[int]]:
-    """Return the vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
+    """Return a query's vector (for text, the mean of its tokens' rows), and the ids that it was made from."""
     if isinstance(query, str):
         ids = vocabulary.ids_of(query)
         if not ids:

@@ -56,8 +56,8 @@ class Distortion(NamedTuple):
     """The faithfulness of a map."""
 
     k: int  # neighbors considered per row
-    ids: Ids  # the rows whose neighborhoods were measured, at least those of the averages
-    neighborhood_preservation: Vectors  # (n,) share of the true neighbors that are so on the map
+    ids: Ids  # the rows whose neighborhoods were measured, including those in the averages
+    neighborhood_preservation: Vectors  # (n,) share of the true neighbors that are also neighbors on the map
     trustworthiness: float  # 1 if no neighbor on the map is a false one
     mean_preservation: float
     measured_rows: int  # rows used for both averages
@@ -256,7 +256,7 @@ def table_fingerprint(table: StoredTable) -> str:
 
 
 def _statistics(table: StoredTable) -> tuple[Numbers, Mask, float, float]:
-    """Return the mean of the valid rows, which rows are valid, their scaled variance times their number, the scale."""
+    """Return the valid rows' mean, a mask of them, their scaled variance times their number, and the scale."""
     sum_D, squares, largest = np.zeros(table.embedding_dim), 0.0, 0.0
     valid_V = np.zeros(table.num_embeddings, np.bool_)
     for start, rows in _blocks(table):

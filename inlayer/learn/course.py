@@ -180,7 +180,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def not_found_error(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
-    """Return the error for an unknown name, which suggests a close name or ends in `fallback`."""
+    """Return the error for an unknown name, which suggests a close name or ends with `fallback`."""
     return InputError(f"unknown {kind} {quote(name)}; {suggest(name, known) or fallback}")
 
 

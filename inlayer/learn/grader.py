@@ -198,7 +198,7 @@ class GradingRun:
     def run_solution(
         self, check: Check, index: int, *, seed_offset: int = 1, random_state: Tensor | None = None
     ) -> RecordedCall | None:
-        """Repeat a call of the check (counted from 1) with the task's solution, by default with new random values."""
+        """Repeat a call of the check (counted from 1) with the task's solution, by default on new values."""
         with suppress(OSError, CheckFailed), self.open_session((self.seed + seed_offset) % 2**31) as solved:
             if random_state is not None:
                 solved.generator.set_state(random_state)

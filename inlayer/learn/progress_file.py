@@ -241,7 +241,7 @@ def dump_state(state: ProgressState) -> bytes:
 
 
 def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
-    """Parse JSON from `dump_state`. InputError if a newer inlayer wrote it; otherwise DamagedProgressError."""
+    """Parse JSON from `dump_state`. Raises InputError if a newer inlayer wrote it, DamagedProgressError otherwise."""
     if len(data) > MAX_PROGRESS_BYTES:
         raise DamagedProgressError(f"{source} is larger than {MAX_PROGRESS_BYTES:,} bytes")
     try:

@@ -226,7 +226,7 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
 
 
 def compressed_ids(tokenizer: Tokenizer | None) -> Ids:
-    """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
+    """Return the compressed id of every token, for hashing in DeepSeek's Engram, numbered by first appearance.
 
     " The", "the", and "THE" become one id, so their n-grams read the same rows. A token that is only part of a
     character has no text to normalize, so it gets its own id; only a tokenizer.json has a spelling for it.

@@ -322,7 +322,7 @@ class Alternative:
 
 
 def backtracking_risk(pattern: str, max_variable_parts: int = MAX_VARIABLE_PARTS) -> str | None:
-    """Return what makes a valid pattern potentially slow, or None.
+    """Return the reason why a valid pattern may be slow, or None.
 
     >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
     (None, 'a repeated group of variable length')

@@ -2,8 +2,8 @@
 
 - the file is read several times a second, which works on every file system and with editors that save by renaming;
   it is graded once it is unchanged between two reads
-- on a terminal, single keys are commands; pasted text and typing after an unknown key are ignored
-- once the file passes, the command ends; on a terminal, it waits for a key that selects what to do next
+- in a terminal, single keys are commands; pasted text and typing after an unknown key are ignored
+- once the file passes, the command ends; in a terminal, it waits for a key that selects the next action
 - the terminal settings are always restored, no matter how the command ends
 Tested on a pseudo-terminal in tests/learn/test_watch.py.
 """
