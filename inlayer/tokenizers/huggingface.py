@@ -1,7 +1,7 @@
 """HuggingFaceTokenizer: reads tokenizer.json, the format of most open models.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids match `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where verified to be equal
+- ids match `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken is used where verified to be equal
 - truncation and padding stored in the file are turned off, as is dropout, which would make ids random
 - the padding token comes from the config files, else from `padding` in tokenizer.json, else from a special token's name
 - `compressed_ids` gives one id to all tokens with the same normalized text, for n-gram memories

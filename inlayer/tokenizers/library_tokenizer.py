@@ -1,7 +1,7 @@
 """LibraryTokenizer: the base class of tokenizers backed by a library.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- the exact library defines the ids; gigatoken does the work where it is verified to be equal (gigatoken.py)
+- the exact library defines the ids; gigatoken replaces it where verified to give equal ids (gigatoken.py)
 - the fast path opens on the first batch or long text, because parsing the file again is too slow for one short text
 - library objects may not support pickle, so the constructor's arguments are pickled instead
 Tested in tests/tokenizers/test_contract.py.

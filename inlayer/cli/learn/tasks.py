@@ -67,7 +67,7 @@ def check(
 
 
 def code_spinner(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
-    """Show that the code is running, and its elapsed time, until it finishes, if standard output is a terminal."""
+    """If standard output is a terminal, show how long the code has been running, until it finishes."""
     if not (enabled and sys.stdout.isatty()):
         return nullcontext()
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
