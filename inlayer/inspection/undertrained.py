@@ -46,7 +46,7 @@ class Undertrained(NamedTuple):
 
 
 def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Mask:
-    """Flag rows that were never trained: no text reaches them, or they are special, but their row duplicates another."""
+    """Flag rows that were never trained: no text reaches them, or special tokens whose row still equals another."""
     return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
 
 
