@@ -23,7 +23,7 @@ ASSUMED = "rows used as stored, rotary positions in half pairs; not compared wit
 MAX_NAMES = 2_000_000
 REQUIRED = ("vocab_size", "hidden_size", "num_attention_heads", "max_position_embeddings")
 ROPE_FIELDS = ("rope_theta", "rope_parameters", "rope_scaling")
-INPUT_LAYER_FIELDS = re.compile(
+INPUT_LAYER_HINTS = re.compile(
     r"emb(ed)?_|_emb(ed)?$|embedding|mup|rotary|rope|position|alibi|ngram|engram|ple_|per_layer|hc_mult|stream|"
     r"type_vocab|nope_|neox|interleav|normalize_input|sqrt|softcap|query_pre_attn|encoder"
 )
@@ -82,7 +82,7 @@ def _check_fields(raw: Mapping[str, Any]) -> None:
     """Raise ConfigError if a field hints at anything special in the input layer."""
     for name, value in raw.items():
         is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
-        if name not in ORDINARY and (is_factor or INPUT_LAYER_FIELDS.search(str(name))) and _is_set(value):
+        if name not in ORDINARY and (is_factor or INPUT_LAYER_HINTS.search(str(name))) and _is_set(value):
             setting = f"{short_repr(name)}: {short_repr(value)}"
             raise ConfigError(f"its input layer may be nonstandard: the config sets {setting}")
     if raw.get("hidden_act") == "gelu_pytorch_tanh":
