@@ -48,6 +48,7 @@ HUB_SOURCE = re.compile(
 COMMIT = re.compile(r"[0-9a-f]{40}")
 VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # keys of fsspec's info
 CONCURRENT = 8  # requests
+FIRST_BYTE = [(0, 1)]  # the smallest request; its response has the file's size and ETag
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files are 35 MB
 MISSING = FileVersion(size=-1, etag="")  # the server reported that the file does not exist
 
@@ -68,24 +69,26 @@ class RemoteFile(ByteFile):
     def __str__(self) -> str:
         return self.label
 
-    @property
-    def version(self) -> FileVersion | None:
-        """Its size and ETag; None if nothing is known yet. A missing file is an error."""
-        if self._version is None:
-            known = self.cache.load(digest(self.url))
-            if known is not None and not self.hub:
+    def check_version(self) -> FileVersion | None:
+        """Find the file's size and ETag, and return them; None if nothing is known until the first range is read.
+
+        A file in the cache may have changed since, unless it is part of a commit: the server is asked once. If it
+        cannot be reached, the last known version counts. Raises MissingFileError for a file that does not exist.
+        """
+        known = self.cache.load(digest(self.url)) if self._version is None else None
+        if known is not None:
+            if not self.hub:
                 with suppress(UnreachableError):
-                    self._request([(0, 1)], {}, attempts=1)
-            if known is not None and self._version is None:
-                self._version = FileVersion(*known)
+                    self._request(FIRST_BYTE, {}, attempts=1)
+            self._version = self._version or FileVersion(*known)
         if self._version == MISSING:
             raise MissingFileError(f"{self} does not exist")
         return self._version
 
     @property
     def size(self) -> int:
-        if self.version is None:
-            self._request([(0, 1)], {})
+        if self.check_version() is None:
+            self._request(FIRST_BYTE, {})
         assert self._version is not None
         return self._version.size
 
@@ -118,18 +121,21 @@ class RemoteFile(ByteFile):
 
     def key(self, *part: object) -> str:
         """Return the cache key of a part; empty without an ETag or date, because changes could not be detected."""
-        version = self.version
+        version = self.check_version()
         return digest(self.url, version, *part) if version is not None and (version.etag or self.hub) else ""
 
     def fetch(self, spans: Sequence[Span], out: dict[Span, bytes] | None = None) -> dict[Span, bytes]:
         """Read spans without the cache. If one fails, the rest are still added to `out`."""
         out = {} if out is None else out
-        self.version  # noqa: B018 - may raise an error, or find that the file has changed
+        self.check_version()
         self._request(spans, out)
         return out
 
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int | None = None) -> None:
-        """Request spans until all are in `out`. A span ends early only at the end of the file."""
+        """Request spans until all are in `out`. A span ends early only at the end of the file.
+
+        Each response sets the version of the file, which is then cached.
+        """
         before = self._version
 
         def attempt() -> None:
@@ -142,8 +148,8 @@ class RemoteFile(ByteFile):
                     failures.append(TransferError(f"the server sent {len(data):,} bytes of {stop - start:,}"))
                 else:
                     out[start, stop] = data
-            for failure in sorted(failures, key=lambda failure: isinstance(failure, TransferError)):
-                raise failure  # an error that no retry can fix comes first
+            if failures:  # an error that no retry can fix comes first
+                raise min(failures, key=lambda failure: isinstance(failure, TransferError))
 
         part = f"bytes {min(spans)[0]:,}..{max(stop for _, stop in spans) - 1:,} of " if before else ""
         try:

@@ -52,8 +52,9 @@ def test_range_equals_the_bytes_of_the_file(hub: Hub, folder: Path, file: str, s
     assert out == {(start, stop): CONTENT[start:stop]}
     assert out[start, stop] != CONTENT[start + 1 : stop + 1]  # control: neighboring ranges differ
     assert opened.size == len(CONTENT)
-    assert opened.version is not None
-    assert opened.version.etag
+    version = opened.check_version()
+    assert version is not None
+    assert version.etag
 
 
 def test_range_past_the_end_is_shorter_or_an_error(hub: Hub, folder: Path) -> None:
