@@ -54,8 +54,9 @@ class Family:
     has_one_theta: bool = False  # other values of that field are not used
     learned_frequencies: bool = False  # a learned factor for each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
-    # used if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
+    # used if the config does not list layer types: one layer in every n has full attention, the last of these n
     full_attention_interval: int | None = None
+    first_layer_is_full: bool = False  # it is the first of these n instead
     default_layer_type: str = SLIDING
     last_layer_is_full: bool = False  # the last layer has full attention, regardless of what the config lists
     # around the sum

@@ -93,8 +93,8 @@ _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1, token_typ
     dropout_field="dropout")
 _modernbert = _like(_plain, 50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4,
     theta_fields={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
-    norm="layernorm_no_bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
-    rotate_in_float32=True, **TIED)
+    norm="layernorm_no_bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=3,
+    first_layer_is_full=True, rotate_in_float32=True, **TIED)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, ngrams="longcat")
 # Encoder and decoder share one table and have their own positions; the encoder's are used, if there is one.
 _bart = _like(_plain, 50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, positions="learned", position_offset=2,
@@ -240,8 +240,8 @@ FAMILIES: dict[str, Family] = {
         rope_parameters={FULL: _rope(5e6, 0.334), SLIDING: _rope(1e4, 0.334)}),
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
         dim_model_base=256, scale_at="rows", round_scale=True, scale_field="scale_emb", **TIED),
-    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6, full_attention_interval=-2,
-        default_layer_type="linear_attention"),
+    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6, full_attention_interval=2,
+        first_layer_is_full=True, default_layer_type="linear_attention"),
     "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
         rotary_dim_field=None),

@@ -27,6 +27,7 @@ Method = TypeVar("Method", bound=RopeScaling)
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # layer types in hybrid models
+ALL_ALIKE, UNLISTED = None, ()  # instead of a list of layer types: all are the same, or the config does not list them
 FULL_ATTENTION_INTERVAL = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
 
@@ -37,10 +38,10 @@ def read_rotary(family: Family, config: ConfigReader, n_embd: int) -> RotarySpec
     if not head_dim:
         raise ConfigError(f"head_dim is 0: the hidden size {n_embd:,} is smaller than the number of attention heads")
     parameters, layers = _rope_parameters(family, config, head_dim), _layers(family, config)
-    if layers and isinstance(parameters, dict):
+    if layers and isinstance(parameters, dict):  # a type that has no parameters has no positions
         layers = tuple(name if name in parameters else None for name in layers)
-    elif layers and None not in layers:  # all layers share their parameters
-        layers = None
+    elif layers and None not in layers:
+        layers = ALL_ALIKE
     return RotarySpec(
         head_dim=head_dim,
         rope_parameters=parameters,
@@ -55,51 +56,85 @@ def read_rotary(family: Family, config: ConfigReader, n_embd: int) -> RotarySpec
 
 
 def _layers(family: Family, config: ConfigReader) -> tuple[str | None, ...] | None:
-    """Return each layer's type, or None if it has no rotary positions; None instead of a tuple if all layers are alike.
+    """Return the type of each layer, or None for a layer without rotary positions.
 
-    The result is empty if layers differ and the config does not list them.
+    There is no such list, but ALL_ALIKE, if all layers have the same positions, and UNLISTED if they differ and the
+    config does not list them.
     """
-    types, flags_field = _layer_types(family, config), family.layer_thetas_field or "no_rope_layers"
-    _, flags = config.get(flags_field)
-    without = {*NO_ROTARY, *(() if config.is_null("sliding_window") else family.layers_without_rotary)}
-    if family.no_rope_interval and not flags:
-        count = _depth(config)
-        if family.layer_thetas_field:  # Muse Spark: every fourth layer, counted from the last
-            flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
-        else:
-            flags = [(layer + 1) % config.size("no_rope_layer_interval") != 0 for layer in range(count)]
+    types = _layer_types(family, config)
+    flags_field, flags = _rotary_flags(family, config)
     for name, value in (("layer_types", types), (flags_field, flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise invalid_error(name, value, "a list with one entry per layer")
-    if flags and len(thetas := _layer_thetas(family, config)) > 1:
-        return tuple(thetas[flag] if flag else None for flag in flags)
-    if flags and (family.no_rope_interval or (family.layer_thetas_field and not all(flags))):
-        return tuple("rotary" if flag else None for flag in flags)
+    if flags:
+        thetas = _layer_thetas(family, config)
+        if len(thetas) > 1:
+            return tuple(thetas[theta] if theta else None for theta in flags)
+        if family.no_rope_interval or (family.layer_thetas_field and not all(flags)):
+            return tuple("rotary" if flag else None for flag in flags)
+    layers_without = () if config.is_null("sliding_window") else family.layers_without_rotary
     if types:
+        without = {*NO_ROTARY, *layers_without}
         return tuple(name if isinstance(name, str) and name not in without else None for name in types)
-    return () if without > set(NO_ROTARY) else None
+    return UNLISTED if layers_without else ALL_ALIKE
+
+
+def _rotary_flags(family: Family, config: ConfigReader) -> tuple[str, Any]:
+    """Return the field with a flag per layer, and the flags: false, or a base of 0, means no rotary positions.
+
+    Families with an interval compute flags that are missing; in other families, they are None.
+    """
+    field = family.layer_thetas_field or "no_rope_layers"
+    _, flags = config.get(field)
+    if flags or not family.no_rope_interval:
+        return field, flags
+    depth = _depth(config)
+    if family.layer_thetas_field:  # Muse Spark: every fourth layer has none, counted from the last
+        return field, [(depth - 1 - layer) % 4 != 0 for layer in range(depth)]
+    return field, [(layer + 1) % config.size("no_rope_layer_interval") != 0 for layer in range(depth)]
 
 
 def _layer_types(family: Family, config: ConfigReader) -> Any:
-    """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known."""
-    listed, types = config.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
-    if "compress" in family.theta_fields and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
-        return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
-    if listed in ("layer_types", "layers_block_type") and types is not None:
-        ends_full = family.last_layer_is_full and types
-        return [*types[:-1], FULL] if ends_full and isinstance(types, (list, tuple)) else types
+    """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known.
+
+    The config's list may be any value; the caller checks it.
+    """
+    field, listed = config.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
+    is_list = isinstance(listed, (list, tuple))
+    if "compress" in family.theta_fields and is_list:  # DeepSeek-V4; a ratio of 0 is sliding
+        return ["main" if kind in (SLIDING, 0) else "compress" for kind in listed]
+    if field in ("layer_types", "layers_block_type") and listed is not None:
+        return _with_full_end(listed) if family.last_layer_is_full and is_list else listed
     layers = range(_depth(config))
-    name, indices = config.get("attn_layer_indices", "full_attn_idxs", "cross_attention_layers")  # Bamba, LFM2, Mllama
-    if isinstance(indices, (list, tuple)) and len(indices) <= MAX_LAYERS:
-        return [NO_ROTARY[0] if (layer in indices) == (name == "cross_attention_layers") else FULL for layer in layers]
-    if listed == "block_types" and isinstance(types, (list, tuple)) and types:  # RecurrentGemma repeats them
-        return [types[layer % len(types)] for layer in layers]
+    if (types := _types_from_indices(config, layers)) is not None:
+        return types
+    if field == "block_types" and is_list and listed:  # RecurrentGemma repeats them
+        return [listed[layer % len(listed)] for layer in layers]
+    return _types_from_interval(family, config, layers)
+
+
+def _types_from_indices(config: ConfigReader, layers: range) -> list[str] | None:
+    """Return the types if the config lists the layers with rotary positions (Bamba, LFM2) or without (Mllama)."""
+    field, indices = config.get("attn_layer_indices", "full_attn_idxs", "cross_attention_layers")
+    if not isinstance(indices, (list, tuple)) or len(indices) > MAX_LAYERS:
+        return None
+    lists_rotary = field != "cross_attention_layers"
+    return [FULL if (layer in indices) == lists_rotary else NO_ROTARY[0] for layer in layers]
+
+
+def _types_from_interval(family: Family, config: ConfigReader, layers: range) -> list[str] | None:
+    """Return the types if one layer in every n has full attention: the first of these n, or the last."""
     if family.full_attention_interval is None:
         return None
-    every = config.optional_size(*FULL_ATTENTION_INTERVAL) or abs(family.full_attention_interval)
-    full = every - 1 if family.full_attention_interval > 0 else 0
-    types = [FULL if layer % every == full else family.default_layer_type for layer in layers]
-    return [*types[:-1], FULL] if family.last_layer_is_full and types else types
+    interval = config.optional_size(*FULL_ATTENTION_INTERVAL) or family.full_attention_interval
+    full = 0 if family.first_layer_is_full else interval - 1
+    types = [FULL if layer % interval == full else family.default_layer_type for layer in layers]
+    return _with_full_end(types) if family.last_layer_is_full else types
+
+
+def _with_full_end(types: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """Return the types, with full attention in the last layer."""
+    return [*types[:-1], FULL] if types else []
 
 
 def _depth(config: ConfigReader) -> int:

@@ -48,7 +48,7 @@ HUB_SOURCE = re.compile(
 COMMIT = re.compile(r"[0-9a-f]{40}")
 VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # keys of fsspec's info
 CONCURRENT = 8  # requests
-FIRST_BYTE = [(0, 1)]  # the smallest request; its response has the file's size and ETag
+FIRST_BYTE = ((0, 1),)  # the smallest request; its response has the file's size and ETag
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files are 35 MB
 MISSING = FileVersion(size=-1, etag="")  # the server reported that the file does not exist
 
@@ -134,7 +134,7 @@ class RemoteFile(ByteFile):
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int | None = None) -> None:
         """Request spans until all are in `out`. A span ends early only at the end of the file.
 
-        Each response sets the version of the file, which is then cached.
+        The first response sets the version of the file, which is then cached. Another version is an error.
         """
         before = self._version
 
