@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -69,43 +70,63 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if isinstance(config, LayerSpec):
         return config
     raw = read_config(config)
-    outer_type = raw.get("model_type")
-    type_name = outer_type if isinstance(outer_type, str) else ""
-    whole = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
-    inner = raw.get(INPUT_CONFIG_FIELDS.get(type_name, ""))
-    if isinstance(inner, Mapping):
-        outer = {name: value for name, value in raw.items() if not str(name).startswith("rope_")}
-        raw = {**outer, **inner, "model_type": type_name, **whole}
-    nested = raw.get("text_config")
-    if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
-        # The text part determines all settings except those of the whole model. It may lack a model_type.
-        kind = nested.get("model_type")
-        raw = {**nested, "model_type": TEXT_TYPES.get(type_name) if kind is None else kind, **whole}
-    elif type_name in TEXT_TYPES:
-        problem = "which is missing or not an object"
-        raise ConfigError(f"the {type_name} config needs its text part in text_config, {problem}")
-    model_type = raw.get("model_type")
+    text = _select_text_config(raw)
+    model_type = text.fields.get("model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
-        return _translate(model_type, FAMILIES[model_type], ConfigReader(raw, FAMILIES[model_type].defaults))
-    kind = short_repr(model_type or outer_type)
-    if kind == "None":
+        family = FAMILIES[model_type]
+        return _translate(model_type, family, ConfigReader(text.fields, family.defaults))
+    named = model_type or raw.get("model_type")
+    if named is None:
         types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
         raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
-    # model_type is one of them if a text part has a text part
+    # A text part cannot have another text part, so a type of TEXT_TYPES may be unknown, but is not similar to itself.
     known = [name for name in (*FAMILIES, *TEXT_TYPES) if name != model_type]
-    similar = get_close_matches(kind.strip("'"), known, cutoff=0.65)
-    listed = f"; similar ones are {', '.join(similar)}" if similar else ""
-    message = (
-        f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
-        "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
-    )
+    message = _unknown_type_message(short_repr(named), known)
     if tensor_names is None or not isinstance(model_type, str):
         raise ConfigError(message)
     try:
-        check_generic(raw, tensor_names(), is_text_part=isinstance(nested, Mapping))
+        check_generic(text.fields, tensor_names(), is_text_part=text.is_nested)
     except ConfigError as reason:
         raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
-    return _translate(f"generic ({kind})", GENERIC, ConfigReader(raw, {}))
+    return _translate(f"generic ({short_repr(named)})", GENERIC, ConfigReader(text.fields, {}))
+
+
+class TextConfig(NamedTuple):
+    """The fields that describe the text model, its model_type included."""
+
+    fields: dict[str, Any]
+    is_nested: bool  # whether they come from text_config
+
+
+def _select_text_config(raw: dict[str, Any]) -> TextConfig:
+    """Return the fields of the text model, which may be a part of the config, and those of the whole model."""
+    model_type = raw.get("model_type")
+    outer_type = model_type if isinstance(model_type, str) else ""
+    whole = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
+    fields = raw
+    inner = raw.get(INPUT_CONFIG_FIELDS.get(outer_type, ""))
+    if isinstance(inner, Mapping):  # it is completed by the outer fields
+        outer = {name: value for name, value in raw.items() if not str(name).startswith("rope_")}
+        fields = {**outer, **inner, "model_type": outer_type, **whole}
+    nested = fields.get("text_config")
+    if isinstance(nested, Mapping) and (outer_type not in FAMILIES or fields.get("vocab_size") is None):
+        text_type = nested.get("model_type")
+        if text_type is None:
+            text_type = TEXT_TYPES.get(outer_type)
+        return TextConfig({**nested, "model_type": text_type, **whole}, is_nested=True)
+    if outer_type in TEXT_TYPES:
+        problem = "which is missing or not an object"
+        raise ConfigError(f"the {outer_type} config needs its text part in text_config, {problem}")
+    return TextConfig(fields, is_nested=False)
+
+
+def _unknown_type_message(kind: str, known: list[str]) -> str:
+    similar = get_close_matches(kind.strip("'"), known, cutoff=0.65)
+    listed = f"; similar ones are {', '.join(similar)}" if similar else ""
+    return (
+        f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
+        "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
+    )
 
 
 def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:
