@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - order of operations, each skipped if it does nothing: hidden * hidden_scale (T5), projection, * logit_scale (Cohere),
   / logit_divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
-- a head tied to a table with a padding row sends no gradient to that row, so the row stays zero in training
+- tied to a table with a padding row, it sends no gradient to that row (tables/padding_row.py)
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for cases torch does not support
   (a soft cap, a z-loss) or where it would round the loss itself (half precision under autocast)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
@@ -26,8 +26,9 @@ from inlayer import sharding
 from inlayer.checks import check_padding, check_size, check_std, is_finite
 from inlayer.chunked_loss import IGNORE_INDEX, check_targets, chunked_losses, torch_chunked_loss
 from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.tables.padding_row import without_row_gradient
 from inlayer.tensors import check_float, check_ids, check_table_dtype, is_jit_tracing, is_meta_or_traced
-from inlayer.tying import HeadRows, without_row_gradient
+from inlayer.tying import HeadRows
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 

@@ -3,7 +3,7 @@
 hidden states -> head -> [tied table]
 - a tied head holds the *module* that owns the rows and gets its weight at every call, so a replaced, moved, copied,
   or resized table stays tied. The module is not registered as a child: state_dict and parameters() contain it once
-- the padding row of a tied table gets no gradient from the head
+- see also: the padding row of a tied table, which gets no gradient from the head (tables/padding_row.py)
 Tested in tests/test_head.py.
 """
 
@@ -15,50 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from inlayer.errors import InputError, ShapeError
-from inlayer.tensors import is_jit_tracing
 
 Rows = TypeVar("Rows", bound="HeadRows")
-
-
-def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
-    """Return the same rows, with the gradient of one row masked.
-
-    While torch.jit.trace runs, the rows are copied in every grad mode: the tracer verifies a trace without gradients,
-    and cannot save a Python function.
-    """
-    if is_jit_tracing() and weight_VD.requires_grad:
-        return torch.select_scatter(weight_VD, weight_VD[row].detach(), 0, row)
-    if not (weight_VD.requires_grad and torch.is_grad_enabled()):
-        return weight_VD
-    result: Tensor = MaskRowGradient.apply(weight_VD, row)  # type: ignore[no-untyped-call]
-    return result
-
-
-class MaskRowGradient(torch.autograd.Function):
-    """Identity whose backward pass sets the gradient of one row to zero.
-
-    A hook on the parameter would be lost by deepcopy or .to(). The gradient is changed in place, which is safe: only
-    the projection and the chunked loss use this weight, each creates a new gradient, and a copy would take as
-    much memory as the table.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(weight_VD: Tensor, row: int) -> Tensor:  # noqa: ARG004
-        """Return the same values as a new node of the graph."""
-        return weight_VD.view_as(weight_VD)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
-        """Save the row for the backward pass."""
-        ctx.row = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad_VD: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient with zeros in that row."""
-        grad_VD[ctx.row] = 0
-        return grad_VD, None
 
 
 def resolve_table(source: nn.Module) -> nn.Module:

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from inlayer.head import Head, scale_logits
 from inlayer.render.numbers import pluralize
+from inlayer.tables.padding_row import zero_row
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import ForwardPass
@@ -153,7 +154,7 @@ def backward(result: ForwardPass) -> Backward:
         unmasked_D = gradients.gathered_BTD[unique.inverse_BT == padding_index].sum(dim=0)
         if head_UD is not None:
             unmasked_D += head_UD[padding_index]
-            head_UD[padding_index] = 0
+            zero_row(head_UD, padding_index)
     if head_UD is not None:
         total_UD = lookup_UD + head_UD
     reached_V[unique.ids_U] = total_UD.ne(0).any(dim=1)

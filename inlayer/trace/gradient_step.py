@@ -26,6 +26,7 @@ from inlayer.geometry.nearest import nearest_excluding_self
 from inlayer.geometry.projection import TableProjection
 from inlayer.head import compute_logits
 from inlayer.shapes import Ids, Numbers, Vectors
+from inlayer.tables.padding_row import zero_row
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
@@ -134,12 +135,10 @@ def take_gradient_step(
 
 def _table_gradient(loss: Loss) -> Tensor:
     """Return the gradient of the whole table (V, D): through the lookup, and through a tied head."""
-    gradients, padding = loss.gradients(), loss.layer.padding_idx
+    gradients = loss.gradients()
     table_VD = gradients.of_head(slice(None)) if loss.head.tied else torch.zeros(loss.pipeline.table.shape)
     table_VD.index_add_(0, loss.unique.ids_U, gradients.unique_UD)
-    if padding is not None:
-        table_VD[padding] = 0
-    return table_VD
+    return zero_row(table_VD, loss.layer.padding_idx)
 
 
 def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToken]:
