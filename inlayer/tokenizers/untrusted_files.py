@@ -6,11 +6,7 @@
   1,000 ids. The factor by which all parts together can lengthen a text is computed when the file is opened, and
   must not be too large. Neither may what depends on it: the model's run time, and the total length of all tokens
 - too many steps are also an error: they take time even if none of them lengthens a text
-- regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
-  one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
-  Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
-  error when the file is opened. A pattern that passes can still take polynomial time, as the patterns of GPT-2
-  and its successors do, but only on long texts. tiktoken's engine has its own limit
+- regular expressions that can take exponential time are rejected (backtracking.py)
 Tested in test_malformed_files.py, test_growth.py, test_patterns.py, and test_open.py of tests/tokenizers/.
 """
 
@@ -22,12 +18,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.files import parse_json, printable, read_limited
+from inlayer.tokenizers.backtracking import MAX_VARIABLE_PARTS, backtracking_risk
 
 if TYPE_CHECKING:
     import tokenizers
@@ -63,6 +59,21 @@ EXPANSION_FACTOR = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, 
 NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a sequence, only the largest counts
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
+
+
+class Growth(NamedTuple):
+    """The most that steps make of a text: n characters become up to `factor` * n + `added` characters or ids."""
+
+    factor: float = 1.0
+    added: float = 0.0
+
+    def then(self, later: Growth) -> Growth:
+        """Return the growth of these steps and later ones."""
+        return Growth(self.factor * later.factor, self.added * later.factor + later.added)
+
+    def length(self, characters: int) -> float:
+        """Return the largest length of a text that had so many characters."""
+        return self.factor * characters + self.added
 
 
 def first_line(error: BaseException, limit: int = 200) -> str:
@@ -186,31 +197,32 @@ def check_parts(config: dict[str, Any], source: str) -> None:
 
 def check_growth(config: dict[str, Any], parsed: dict[str, Any], source: str) -> None:
     """Raise TokenizerError if texts or tokens can grow past the limits; `parsed` has all parts but the model."""
-    growth, added, after = 1.0, 0.0, dict[str, tuple[float, float]]()
+    growth = Growth()
+    after: dict[str, Growth] = {}  # of each part and those before it
     for part in STEPS:
         steps = get_steps(parsed, part)
         if part in ("post_processor", "decoder"):  # these run after the model, and only trim and restore
             steps = [step for step in steps if step["type"] not in ("ByteLevel", "Metaspace")]
-        factor, more = growth_of(steps)
-        growth, added = after[part] = growth * factor, added * factor + more
-        if growth > MAX_GROWTH or added > MAX_ADDED:
+        growth = after[part] = growth.then(growth_of(steps))
+        if growth.factor > MAX_GROWTH or growth.added > MAX_ADDED:
             parts = "normalizer" if part == "normalizer" else f"parts up to the {part}"
             raise TokenizerError(
-                f"{source}: its {parts} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
-                f"limit is {MAX_GROWTH:,} times plus {MAX_ADDED:,}"
+                f"{source}: its {parts} can make a text {growth.factor:,.0f} times as long, plus {growth.added:,.0f} "
+                f"characters; the limit is {MAX_GROWTH:,} times plus {MAX_ADDED:,}"
             )
-    check_model(config, source, sum(after["pre_tokenizer"]))
+    check_model(config, source, after["pre_tokenizer"].length(1))
     tokens = config.get("added_tokens") or []
     contents = [token["content"] for token in tokens if "content" in token]  # the library reports one without
-    factor, more = after["normalizer"]
-    if (size := sum(factor * len(content) + more for content in contents)) > MAX_ADDED_CHARACTERS:
+    size = sum(after["normalizer"].length(len(content)) for content in contents)
+    if size > MAX_ADDED_CHARACTERS:
         raise TokenizerError(
             f"{source}: its added tokens can have {size:,.0f} characters in all; the limit is {MAX_ADDED_CHARACTERS:,}"
         )
     templates = [step for step in get_steps(parsed, "post_processor") if step["type"] == "TemplateProcessing"]
     names = [name for step in templates for token in step["special_tokens"].values() for name in token["tokens"]]
     longest = max(longest_piece(config), *map(len, [*contents, *names, ""]))
-    if (size := (growth + added) * longest) > MAX_TOKEN_CHARACTERS:
+    size = growth.length(1) * longest
+    if size > MAX_TOKEN_CHARACTERS:
         raise TokenizerError(
             f"{source}: its tokens of up to {longest:,} characters can make a text {size:,.0f} times as long; the "
             f"limit is {MAX_TOKEN_CHARACTERS:,}"
@@ -238,14 +250,14 @@ def longest_piece(config: dict[str, Any]) -> int:
     return max(map(len, vocab if isinstance(vocab, dict) else (piece for piece, _ in vocab)))
 
 
-def growth_of(steps: Iterable[dict[str, Any]]) -> tuple[float, float]:
-    """Return the largest factor by which a part's steps can lengthen a text, and how much they add on top."""
-    growth, added = 1.0, 0.0
+def growth_of(steps: Iterable[dict[str, Any]]) -> Growth:
+    """Return the growth of all steps of a part. Of normal forms in a row, only the largest counts."""
+    growth = Growth()
     for is_form, run in itertools.groupby(steps, lambda step: step["type"] in NORMAL_FORMS):
-        rules = [step_growth(step) for step in run]
-        for factor, more in [max(rules)] if is_form else rules:
-            growth, added = growth * factor, added * factor + more
-    return growth, added
+        growths = [step_growth(step) for step in run]
+        for step in [max(growths)] if is_form else growths:
+            growth = growth.then(step)
+    return growth
 
 
 def _has_whole_map(charsmap: object) -> bool:
@@ -266,7 +278,7 @@ def check_patterns(config: dict[str, Any], source: str) -> None:
     is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
     # normal forms do not lengthen ordinary text, unless an earlier step inserts characters that grow
     steps_after = itertools.dropwhile(lambda step: step["type"] in NORMAL_FORMS, get_steps(config, "normalizer"))
-    growth = sum(growth_of(steps_after))
+    growth = growth_of(steps_after).length(1)
     if growth**2 * len(patterns) > MAX_SCAN:
         raise TokenizerError(
             f"{source}: its regular expressions can take too long: its normalizer can make a text {growth:,.0f} times "
@@ -280,83 +292,22 @@ def check_patterns(config: dict[str, Any], source: str) -> None:
             raise TokenizerError(f"{source}: its {part} has a regular expression that can hang: {reason} in {name!r}")
 
 
-def step_growth(step: dict[str, Any]) -> tuple[float, int]:
-    """Return the largest factor by which a step can lengthen a text, and the characters or ids it adds on top."""
+def step_growth(step: dict[str, Any]) -> Growth:
+    """Return the growth of a single step."""
     kind = step["type"]
     if kind == "Replace":
-        pattern, content = step["pattern"].get("String"), len(step["content"])
-        return max(1.0, content / len(pattern)) if pattern else 1.0 + content, 0 if pattern else content
+        replaced, content = step["pattern"].get("String"), len(step["content"])
+        if not replaced:  # a regular expression can match one character, or nothing between two of them
+            return Growth(1.0 + content, content)
+        return Growth(max(1.0, content / len(replaced)))
     if kind == "Precompiled":
         data = base64.b64decode(step["precompiled_charsmap"] or "")
         strings = data[4 + int.from_bytes(data[:4], "little") :].decode(errors="replace").split("\0")
-        return float(max(1, *map(len, strings))), 0
+        return Growth(max(1, *map(len, strings)))
     if kind in ("BertProcessing", "RobertaProcessing"):
-        return 1.0, 4
-    if kind != "TemplateProcessing":
-        return float(EXPANSION_FACTOR.get(kind, 1)), len(step.get("prepend") or "")
-    lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
-    added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
-    return max(1.0, sum("Sequence" in piece for piece in step["single"])), added
-
-
-# ---- regular expressions
-
-MAX_VARIABLE_PARTS = 4  # optional and repeated parts in a row, as in published patterns
-MAX_LOG2_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
-SYNTAX = r"""
-    (?P<open> \( (?: \?(?: [ims-]*: | [=!>] | <[=!] | <\w+> ) | (?!\?) ) )
-  | (?P<flags> \(\?[ims-]+\) )
-  | (?P<close> \) )
-  | (?P<either> \| )
-  | (?P<repeat> (?P<many>[*+]|\?) [?+]? | \{(?=\d|,\d)(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\} (?P<more>[?+]?) )
-  | (?P<atom> \\[pPxo]\{[^}]*\} | \\[^gk] | (?P<class>\[\^?(?!\])(?:\\.|[^\[\]\\]|(?&class))*\]) | [^\\()\[] )
-"""
-
-
-@dataclass
-class Alternative:
-    """One alternative of an open group: its variable parts, and the ways to choose in it as a power of two."""
-
-    n_variable_parts: int = 0
-    log2_choices: int = 0
-
-
-def backtracking_risk(pattern: str, max_variable_parts: int = MAX_VARIABLE_PARTS) -> str | None:
-    """Return the reason why a valid pattern may be slow, or None.
-
-    >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
-    (None, 'a repeated group of variable length')
-    """
-    import regex
-
-    groups, position, varies = [[Alternative()]], 0, False
-    syntax = regex.compile(SYNTAX, regex.VERBOSE | regex.DOTALL)
-    while position < len(pattern):
-        match = syntax.match(pattern, position)
-        if match is None:
-            return f"unsupported syntax at character {position}"
-        position = match.end()
-        if match["open"]:
-            groups.append([Alternative()])
-        elif match["close"] and len(groups) > 1:
-            closed = groups.pop()
-            outer, variable_parts = groups[-1][-1], max(branch.n_variable_parts for branch in closed)
-            outer.n_variable_parts += variable_parts
-            outer.log2_choices += max(branch.log2_choices for branch in closed) + (len(closed) - 1).bit_length()
-            varies = variable_parts > 0 or len(closed) > 1
-        elif match["either"]:
-            groups[-1].append(Alternative())
-        elif match["repeat"]:
-            if varies and match["many"] != "?" and match["high"] not in ("0", "1"):
-                return "a repeated group of variable length"
-            is_fixed = bool(match["low"]) and not match["comma"] and not match["more"]
-            repeats = 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
-            groups[-1][-1].n_variable_parts += repeats
-            varies = not is_fixed
-        else:
-            varies = False
-        if groups[-1][-1].n_variable_parts > max_variable_parts:
-            return f"more than {max_variable_parts} optional or repeated parts in a row"
-        if groups[-1][-1].log2_choices > MAX_LOG2_CHOICES:
-            return "many groups of alternatives in a row"
-    return None
+        return Growth(added=4)
+    if kind == "TemplateProcessing":
+        pieces, lengths = step["single"], {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
+        added = sum(lengths[piece["SpecialToken"]["id"]] for piece in pieces if "SpecialToken" in piece)
+        return Growth(max(1, sum("Sequence" in piece for piece in pieces)), added)
+    return Growth(EXPANSION_FACTOR.get(kind, 1), len(step.get("prepend") or ""))

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from inlayer.errors import TokenizerError
+from inlayer.tokenizers.backtracking import backtracking_risk
 from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS_BY_NAMES
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.tiktoken import ENCODINGS
-from inlayer.tokenizers.untrusted_files import backtracking_risk
 from tests.tokenizers.test_growth import make, replace, sequence
 
 HOSTILE = [
