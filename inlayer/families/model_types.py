@@ -8,7 +8,6 @@ Tested in tests/families/, also that every default is read, which finds misspell
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ def _config(*sizes: int, **fields: Any) -> dict[str, Any]:
     return dict(zip(SIZES, sizes, strict=False)) | fields
 
 
-def _like(base: Family, config: Mapping[str, Any] | None = None, **traits: Any) -> Family:
+def _like(base: Family, config: dict[str, Any] | None = None, **traits: Any) -> Family:
     """A family like `base`, but with these defaults of its `config` and these traits."""
     return replace(base, defaults=base.defaults | (config or {}), **traits)
 
