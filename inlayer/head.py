@@ -194,13 +194,14 @@ class Head(HeadRows):
             hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
             bias_V = None if bias_V is None else bias_V.to(dtype)
         half_autocast = autocast and hidden_ND.dtype != torch.float32
-        tracing = is_jit_tracing()  # while tracing, sizes (and the number of chunks) are unknown
-        unsupported = self.soft_cap is not None or z_loss != 0 or half_autocast or local is not None or tracing
+        tracing = is_jit_tracing()  # sizes, and so the number of chunks, are unknown there
+        is_plain = self.soft_cap is None and z_loss == 0 and local is None
+        torch_supports_it = is_plain and not half_autocast and not tracing
         with torch.autocast(device, enabled=False) if autocast else nullcontext():
             if not tracing and len(targets_N) == 0:  # an empty sum of logits: 0, with gradients of zero instead of None
-                empty_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
-                loss = empty_N if reduction == "none" else empty_N.sum()
-            elif hasattr(functional, "linear_cross_entropy") and not unsupported:
+                losses_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
+                loss = losses_N if reduction == "none" else losses_N.sum()
+            elif torch_supports_it and hasattr(functional, "linear_cross_entropy"):
                 # the projection is linear, so the factors can be applied to hidden states and bias
                 factor = self.logit_scale / self.logit_divisor
                 scaled_ND = hidden_ND if self.hidden_scale * factor == 1.0 else hidden_ND * (self.hidden_scale * factor)
@@ -209,7 +210,8 @@ class Head(HeadRows):
             else:
                 to_logits = partial(compute_logits, self, weight_VD=weight_VD, bias_V=bias_V)
                 loss = chunked_losses(to_logits, hidden_ND, targets_N, local, z_loss)
-                loss = loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+                if reduction != "none":
+                    loss = loss.mean() if reduction == "mean" else loss.sum()
         return loss.to(torch.float32 if autocast else hidden_ND.dtype)
 
     def extra_repr(self) -> str:
