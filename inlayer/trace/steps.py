@@ -217,26 +217,14 @@ def setup_code(
     has_layer = step is None or step > 3  # earlier steps need only a tokenizer
     has_head = has_layer and "head." in trace.steps[7].code
     parts = ["tokenizer", "layer", "head"][: 1 + has_layer + has_head]
-    names, functions = ", ".join(parts), "; F = torch.nn.functional" if has_layer else ""
+    functions = "; F = torch.nn.functional" if has_layer else ""
     lines = [f"import {module}, torch{functions}", *_given(trace, embeds)]
-    if is_random:
-        (rows, width), scheme, seed = trace.table.shape, trace.positions.scheme, trace.note.split()[-1]
-        if trace.positions.from_model:
-            lines.append(f"tokenizer = {chosen}")
-            if has_layer:
-                padding_idx = f"padding_idx={rows - 1}"
-                size = f", block_size={size}" if (size := trace.positions.block_size) else ""
-                sizes = f"vocab_size={rows}, n_embd={width}{size}"
-                settings = f"positions={scheme!r}, {padding_idx}, seed={seed}"
-                lines.append(f"layer = inlayer.Embeddings({sizes}, {settings})")
-                lines.append(f"head = inlayer.Head(n_embd={width}, vocab_size={rows}, {padding_idx}); layer.tie(head)")
-        else:  # the positions that were replaced are not part of the trace
-            settings = f"width={width}, positions={scheme!r}, seed={seed}"
-            lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
-            lines.append(f"{names} = {', '.join(f'model.{part}' for part in parts)}")
+    if not is_random:
+        lines += _loaded_model(trace, chosen, parts)
+    elif trace.positions.from_model:
+        lines += _random_layer(trace, chosen, parts)
     else:
-        lines.append(f"model = inlayer.load({_literal(trace.source)}{', trainable=True' if has_layer else ''})")
-        lines.append(f"{names} = {', '.join([chosen, 'model.embeddings.eval()', 'model.head'][: len(parts)])}")
+        lines += _random_pipeline(trace, texts, chosen, parts)
     if not has_layer:
         return lines
     if not trace.positions.from_model:
@@ -246,6 +234,36 @@ def setup_code(
     if step is not None and step > 3 and trace.input == "text":
         lines += trace.steps[2].code.split("; ")
     return [*lines, trace.steps[4].code] if step == 6 else lines
+
+
+def _loaded_model(trace: Trace, tokenizer: str, parts: list[str]) -> list[str]:
+    """Load the model of the walk."""
+    trainable = ", trainable=True" if "layer" in parts else ""
+    values = [tokenizer, "model.embeddings.eval()", "model.head"][: len(parts)]
+    return [f"model = inlayer.load({_literal(trace.source)}{trainable})", f"{', '.join(parts)} = {', '.join(values)}"]
+
+
+def _random_layer(trace: Trace, tokenizer: str, parts: list[str]) -> list[str]:
+    """Create a layer with random weights, and a head tied to it."""
+    rows, width = trace.table.shape
+    lines = [f"tokenizer = {tokenizer}"]
+    if "layer" not in parts:
+        return lines
+    length = f", block_size={trace.positions.block_size}" if trace.positions.block_size else ""
+    settings = f"positions={trace.positions.scheme!r}, padding_idx={rows - 1}, seed={trace.note.split()[-1]}"
+    lines.append(f"layer = inlayer.Embeddings(vocab_size={rows}, n_embd={width}{length}, {settings})")
+    lines.append(f"head = inlayer.Head(n_embd={width}, vocab_size={rows}, padding_idx={rows - 1}); layer.tie(head)")
+    return lines
+
+
+def _random_pipeline(trace: Trace, texts: str, tokenizer: str, parts: list[str]) -> list[str]:
+    """Create random weights for a walk with other positions: those that were replaced are not part of the trace."""
+    settings = f"width={trace.table.shape[1]}, positions={trace.positions.scheme!r}, seed={trace.note.split()[-1]}"
+    values = ", ".join(f"model.{part}" for part in parts)
+    return [
+        f"model = inlayer.trace.Pipeline.random({texts}, {tokenizer}, {settings})",
+        f"{', '.join(parts)} = {values}",
+    ]
 
 
 def _given(trace: Trace, embeds: str | None) -> list[str]:
