@@ -124,9 +124,9 @@ class Loss:
     def note(self) -> str:
         """Describe the targets, or the sum, from which the loss is computed."""
         result, n_targets, part = self.result, len(self.index_N), ""
-        if result.count < result.length:
+        if result.n_shown < result.n_tokens:
             first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
-            of = "each text" if is_batch else f"{result.length:,}"
+            of = "each text" if is_batch else f"{result.n_tokens:,}"
             part = f" in the first {end:,} tokens of {of}" if is_batch else f" in the first {end:,} of {of} tokens"
             if first:
                 part = f" in tokens {first:,} to {end - 1:,} of {of}"

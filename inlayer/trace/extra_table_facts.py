@@ -66,7 +66,7 @@ def _ngrams(result: ForwardPass, memory: NgramMemory, ids: Tensor, history: Tens
         text = _text(result, spec, b, t + result.recorded.first_token, order)
         return NgramRead(order=order, text=text, rows=chosen, offsets=[memory.locate(row)[1] for row in chosen])
 
-    reads = [[[read(b, t, order) for order in heads] for t in range(result.count)] for b in range(len(rows))]
+    reads = [[[read(b, t, order) for order in heads] for t in range(result.n_shown)] for b in range(len(rows))]
     return NgramFacts(
         layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
         rows=spec.rows, width=spec.width, heads=spec.n_hash_heads,

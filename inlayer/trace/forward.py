@@ -68,7 +68,18 @@ class UniqueRows(NamedTuple):
 
 
 class ForwardPass:
-    """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states."""
+    """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states.
+
+    Attributes, once texts or vectors have been run:
+        n_tokens: Tokens of the longest text, with padding.
+        shown: The slice of these tokens that is recorded; only this slice is run.
+        n_shown: Tokens in this slice.
+        mask_BT: The mask of the slice: false for padding.
+        mask_BS: The mask of the slice and of all tokens before it, which n-grams reach back to.
+        position_BT: The position ids of the slice.
+        stages: The steps of the layer with their outputs: the rows first, the hidden states last.
+        width: Channels of a hidden state.
+    """
 
     def __init__(self, pipeline: Pipeline, change: Change, recorded: RecordedRange) -> None:
         for name, value in recorded._asdict().items():
@@ -131,24 +142,23 @@ class ForwardPass:
         return self
 
     def _run(self, mask_BT: Tensor, ids_BT: Tensor | None, embeds_BTD: Tensor | None) -> None:
-        layer, (batch, length) = self.active.layer, mask_BT.shape
-        first, end = self.recorded.first_token, min(length, self.recorded.end)
-        if first and first >= length:
-            limits = f"the longest text has {pluralize(length, 'token')}; the maximum is {max(0, length - 1):,}"
+        layer, (batch, n_tokens) = self.active.layer, mask_BT.shape
+        first, end = self.recorded.first_token, min(n_tokens, self.recorded.end)
+        if first and first >= n_tokens:
+            limits = f"the longest text has {pluralize(n_tokens, 'token')}; the maximum is {max(0, n_tokens - 1):,}"
             raise InputError(f"first_token is {first:,}; {limits}")
-        self.shown = shown = slice(first, end)  # the tokens that are run
-        self.length, self.count = length, end - first  # numbers of tokens: in total, and run
-        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with history
+        shown = slice(first, end)
+        self.n_tokens, self.shown, self.n_shown = n_tokens, shown, end - first
+        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]
         if ids_BT is not None:
             self.history, self.ids_BT = ids_BT[:, :first], ids_BT[:, shown]
-        position_BT, positions = torch.arange(length)[None], layer.position_embedding
+        position_BT, positions = torch.arange(n_tokens)[None], layer.position_embedding
         if isinstance(positions, (LearnedPositions, SinusoidalPositions)):
-            position_BT = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
-            if length > end:
+            position_BT = make_position_ids(layer.position_id_rule, (batch, n_tokens), mask_BT.device, ids_BT, mask_BT)
+            if n_tokens > end:
                 positions(position_BT.max())  # raises if the whole text is too long for the layer
-        self.position_BT = position_BT.expand(batch, length)[:, shown]
+        self.position_BT = position_BT.expand(batch, n_tokens)[:, shown]
         embeds_BTD = None if embeds_BTD is None else embeds_BTD[:, shown]
-        # The rows first, the hidden states last.
         self.stages = layer.stages(self.ids_BT, embeds_BTD, self.position_BT, history=self.history)
         self.width = self.stages[-1].output.shape[-1]
         if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].output.shape[-1])):
@@ -158,7 +168,7 @@ class ForwardPass:
     def rotary(self) -> list[Rotary]:
         """The rotary angles of the tokens, which are the same for every text of this length."""
         change, shown = self.change, range(self.shown.start, self.shown.stop)
-        return self.pipeline.rotations(change.positions, change.theta, shown, self.length, self.recorded.dims)
+        return self.pipeline.rotations(change.positions, change.theta, shown, self.n_tokens, self.recorded.dims)
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""

@@ -95,7 +95,7 @@ def take_gradient_step(
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
     result = ForwardPass(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
-    loss = Loss(result) if result.count else None
+    loss = Loss(result) if result.n_shown else None
     facts = GradientStepFacts(
         uniform_loss=math.log(pipeline.table.shape[0]), loss_kind="sum", note="the text has no tokens",
         predicted_at=None, method=None, steps=[],
@@ -130,7 +130,7 @@ def take_gradient_step(
             )
         )
     method = None if projection is None else projection.method
-    return replace(facts, predicted_at=divmod(int(loss.index_N[-1]), result.count), method=method, steps=steps)
+    return replace(facts, predicted_at=divmod(int(loss.index_N[-1]), result.n_shown), method=method, steps=steps)
 
 
 def _table_gradient(loss: Loss) -> Tensor:

@@ -41,7 +41,7 @@ def record_walk(result: ForwardPass) -> facts.Trace:
         family=pipeline.family,
         tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
-        shape=(len(result.mask_BT), result.length, width),
+        shape=(len(result.mask_BT), result.n_tokens, width),
         **recorded._replace(dims=max(0, min(recorded.dims, width - recorded.first_channel)))._asdict(),
         input="inputs_embeds" if result.ids_BT is None else "text",
         change=result.change,
@@ -53,7 +53,7 @@ def record_walk(result: ForwardPass) -> facts.Trace:
         padding=pipeline.padding(recorded.first_channel, recorded.dims),
         n_streams=pipeline.layer.n_streams,
         **extra_tables(result),
-        backward=backward(result) if result.unique is not None and result.count else None,
+        backward=backward(result) if result.unique is not None and result.n_shown else None,
     )
     return replace(trace, steps=describe_steps(trace))
 
@@ -102,7 +102,7 @@ def _tokens(result: ForwardPass, stages: list[facts.StageFacts]) -> list[list[fa
             rotations=[rotations[t] for _, rotations in result.rotary],
         )
 
-    return [[trace_token(b, t) for t in range(result.count)] for b in range(len(masks))]
+    return [[trace_token(b, t) for t in range(result.n_shown)] for b in range(len(masks))]
 
 
 def _text(result: ForwardPass, b: int, tokens: list[facts.TokenTrace]) -> facts.TextTrace:
@@ -110,7 +110,7 @@ def _text(result: ForwardPass, b: int, tokens: list[facts.TokenTrace]) -> facts.
     if not result.texts:
         return facts.TextTrace(
             text=None, normalized=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
-            n_tokens=result.length, n_padding=0, tokens=tokens,
+            n_tokens=result.n_tokens, n_padding=0, tokens=tokens,
         )  # fmt: skip
     text = result.texts[b]
     part = _recorded_part(text, result.recorded)
@@ -123,7 +123,7 @@ def _text(result: ForwardPass, b: int, tokens: list[facts.TokenTrace]) -> facts.
         pre_tokens=None if text.spans is None else list(_pre_tokens(result, text, text.spans)),
         n_pre_tokens=len(text.spans or ()),
         n_tokens=len(text.tokens),
-        n_padding=result.length - len(text.tokens),
+        n_padding=result.n_tokens - len(text.tokens),
         tokens=tokens,
     )
 
@@ -175,7 +175,7 @@ def values_of(vectors: Tensor, channels: slice) -> Any:
 def _gather(result: ForwardPass) -> facts.Gather:
     """Compare the gathered rows with a one-hot matrix product."""
     rows_BTD, unique, table = result.stages[0].output, result.unique, result.pipeline.table
-    shape = (rows_BTD.shape[0], result.length, rows_BTD.shape[2])
+    shape = (rows_BTD.shape[0], result.n_tokens, rows_BTD.shape[2])
     if unique is None:
         note = "no lookup: the vectors were given"
         return facts.Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
@@ -212,8 +212,8 @@ def _stage(result: ForwardPass, stage: LayerStage) -> facts.StageFacts:
 
 def _positions(result: ForwardPass) -> facts.Positions:
     layer, from_model, note = result.active
-    if not note and layer.block_size is not None and result.length > layer.block_size:
-        note = f"{result.length:,} tokens exceed the model's context length of {layer.block_size:,}"
+    if not note and layer.block_size is not None and result.n_tokens > layer.block_size:
+        note = f"{result.n_tokens:,} tokens exceed the model's context length of {layer.block_size:,}"
     return facts.Positions(
         scheme=scheme_of(layer),  # type: ignore[arg-type]
         from_model=from_model,

@@ -44,9 +44,9 @@ def relative_facts(result: ForwardPass) -> RelativeFacts | None:
 
 
 def _alibi(result: ForwardPass, spec: AlibiSpec) -> RelativeFacts:
-    columns = torch.arange(result.shown.start, result.shown.start + result.count)
+    columns = torch.arange(result.shown.start, result.shown.start + result.n_shown)
     if spec.bias_max is not None:
-        columns -= result.length - 1
+        columns -= result.n_tokens - 1
     slopes, bias = alibi_from_spec(spec, columns[None], result.pipeline.layer.dtype)
     return RelativeFacts(
         kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), counts_from_end=spec.bias_max is not None,
@@ -56,7 +56,7 @@ def _alibi(result: ForwardPass, spec: AlibiSpec) -> RelativeFacts:
 
 
 def _buckets(result: ForwardPass, spec: RelativeBucketSpec) -> RelativeFacts:
-    columns = torch.arange(1 - result.count, max(result.count, 1))
+    columns = torch.arange(1 - result.n_shown, max(result.n_shown, 1))
     rows = relative_rows(spec, columns)
     tensor, n_heads, bias, offsets = "", None, list[list[float]](), list[int]()
     model = result.pipeline.model

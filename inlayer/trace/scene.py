@@ -97,13 +97,13 @@ def describe_scene(
     result = ForwardPass(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
     added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
-    compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.count)))[:MAX_COMPARED]
-    rotary = pipeline.rotations(change.positions, change.theta, range(0), result.length, result.width)
+    compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.n_shown)))[:MAX_COMPARED]
+    rotary = pipeline.rotations(change.positions, change.theta, range(0), result.n_tokens, result.width)
     position = _strip(added[0]) if added else None
     row_cosines, hidden_cosines = _cosines(row_BTD[0, compared]), _cosines(hidden_BTD[0, compared])
     return SceneFacts(
-        shape=(len(texts), result.length, result.width),
-        tokens=result.count,
+        shape=(len(texts), result.n_tokens, result.width),
+        tokens=result.n_shown,
         width=result.width,
         strips=SceneStrips(row=_strip(row_BTD), position=position, hidden=_strip(hidden_BTD)),
         similarity=SceneSimilarity(tokens=compared, row=row_cosines, hidden=hidden_cosines),
