@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -70,11 +70,11 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if isinstance(config, LayerSpec):
         return config
     raw = read_config(config)
-    text = _select_text_config(raw)
-    model_type = text.fields.get("model_type")
+    fields, is_text_part = _select_text_config(raw)
+    model_type = fields.get("model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
         family = FAMILIES[model_type]
-        return _translate(model_type, family, ConfigReader(text.fields, family.defaults))
+        return _translate(model_type, family, ConfigReader(fields, family.defaults))
     named = model_type or raw.get("model_type")
     if named is None:
         types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
@@ -85,21 +85,17 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if tensor_names is None or not isinstance(model_type, str):
         raise ConfigError(message)
     try:
-        check_generic(text.fields, tensor_names(), is_text_part=text.is_nested)
+        check_generic(fields, tensor_names(), is_text_part=is_text_part)
     except ConfigError as reason:
         raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
-    return _translate(f"generic ({short_repr(named)})", GENERIC, ConfigReader(text.fields, {}))
+    return _translate(f"generic ({short_repr(named)})", GENERIC, ConfigReader(fields, {}))
 
 
-class TextConfig(NamedTuple):
-    """The fields that describe the text model, its model_type included."""
+def _select_text_config(raw: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the fields that describe the text model, with its model_type, and whether they come from text_config.
 
-    fields: dict[str, Any]
-    is_nested: bool  # whether they come from text_config
-
-
-def _select_text_config(raw: dict[str, Any]) -> TextConfig:
-    """Return the fields of the text model, which may be a part of the config, and those of the whole model."""
+    They may be a part of the config, but what belongs to the whole model always comes from the outer level.
+    """
     model_type = raw.get("model_type")
     outer_type = model_type if isinstance(model_type, str) else ""
     whole = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
@@ -113,11 +109,11 @@ def _select_text_config(raw: dict[str, Any]) -> TextConfig:
         text_type = nested.get("model_type")
         if text_type is None:
             text_type = TEXT_TYPES.get(outer_type)
-        return TextConfig({**nested, "model_type": text_type, **whole}, is_nested=True)
+        return {**nested, "model_type": text_type, **whole}, True
     if outer_type in TEXT_TYPES:
         problem = "which is missing or not an object"
         raise ConfigError(f"the {outer_type} config needs its text part in text_config, {problem}")
-    return TextConfig(fields, is_nested=False)
+    return fields, False
 
 
 def _unknown_type_message(kind: str, known: list[str]) -> str:

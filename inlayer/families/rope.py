@@ -104,7 +104,7 @@ def _layer_types(family: Family, config: ConfigReader) -> Any:
     if "compress" in family.theta_fields and is_list:  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in listed]
     if field in ("layer_types", "layers_block_type") and listed is not None:
-        return _with_full_end(listed) if family.last_layer_is_full and is_list else listed
+        return [*listed[:-1], FULL] if family.last_layer_is_full and is_list and listed else listed
     layers = range(_depth(config))
     if (types := _types_from_indices(config, layers)) is not None:
         return types
@@ -129,12 +129,9 @@ def _types_from_interval(family: Family, config: ConfigReader, layers: range) ->
     interval = config.optional_size(*FULL_ATTENTION_INTERVAL) or family.full_attention_interval
     full = 0 if family.first_layer_is_full else interval - 1
     types = [FULL if layer % interval == full else family.default_layer_type for layer in layers]
-    return _with_full_end(types) if family.last_layer_is_full else types
-
-
-def _with_full_end(types: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """Return the types, with full attention in the last layer."""
-    return [*types[:-1], FULL] if types else []
+    if family.last_layer_is_full and types:
+        types[-1] = FULL
+    return types
 
 
 def _depth(config: ConfigReader) -> int:
