@@ -3,7 +3,7 @@
 config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
 (Gemma-3's nested text_config has neither vocabulary size nor number of heads). A misspelled trait is an error at once.
-Tested in tests/families/, also that every default is read, which finds misspelled ones.
+Tested in tests/families/, also that every default is read, because a misspelled one would have no effect.
 """
 
 from __future__ import annotations

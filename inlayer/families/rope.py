@@ -58,8 +58,8 @@ def read_rotary(family: Family, config: ConfigReader, n_embd: int) -> RotarySpec
 def _layers(family: Family, config: ConfigReader) -> tuple[str | None, ...] | None:
     """Return the type of each layer, or None for a layer without rotary positions.
 
-    There is no such list, but ALL_ALIKE, if all layers have the same positions, and UNLISTED if they differ and the
-    config does not list them.
+    Instead of such a list, the result is ALL_ALIKE if all layers have the same positions, and UNLISTED if they differ
+    and the config does not list them.
     """
     types = _layer_types(family, config)
     flags_field, flags = _rotary_flags(family, config)

@@ -28,7 +28,7 @@ def test_empty_config_has_the_defaults_of_transformers(model_type: str) -> None:
 
 
 def test_every_default_is_a_field_that_is_read() -> None:
-    """A misspelled trait would become a default of configs, which nothing reads."""
+    """A misspelled field would be a default that nothing reads."""
     files = Path(inlayer.families.__file__).parent.glob("*.py")
     readers = "".join(path.read_text() for path in files if path.name != "model_types.py").replace('"', "'")
     readers += repr([replace(family, defaults={}) for family in FAMILIES.values()])  # fields that traits name
