@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - order of operations, each skipped if it does nothing: hidden * hidden_scale (T5), projection, * logit_scale (Cohere),
   / logit_divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
-- tied to a table with a padding row, it sends no gradient to that row (tables/padding_row.py)
+- a head tied to a table with a padding row sends no gradient to that row (tables/padding_row.py)
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for cases torch does not support
   (a soft cap, a z-loss) or where it would round the loss itself (half precision under autocast)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
@@ -194,7 +194,7 @@ class Head(HeadRows):
             hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
             bias_V = None if bias_V is None else bias_V.to(dtype)
         half_autocast = autocast and hidden_ND.dtype != torch.float32
-        tracing = is_jit_tracing()  # sizes, and so the number of chunks, are unknown there
+        tracing = is_jit_tracing()  # while tracing, sizes (and the number of chunks) are unknown
         is_plain = self.soft_cap is None and z_loss == 0 and local is None
         torch_supports_it = is_plain and not half_autocast and not tracing
         with torch.autocast(device, enabled=False) if autocast else nullcontext():

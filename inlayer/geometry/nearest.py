@@ -62,7 +62,7 @@ def nearest(
     few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         # The rough search reads all rows with every core; the exact one, only the candidates that it leaves.
-        table.source.check_unmodified()  # pages of a file that was truncated must not be read
+        table.source.check_unmodified()  # reading mapped pages of a truncated file would kill the process
         rough = SEARCHES.get(table) or SEARCHES.setdefault(table, CandidateSearch(table.stored_weight()))
         allowed_V = np.ones(rows, bool) if allowed is None else allowed
         ids_by_core = [rough.candidates(queries_QD, k, allowed_V, progress)]
@@ -76,7 +76,7 @@ def nearest(
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
-            if core == 0:  # the other cores are about as far along
+            if core == 0:  # other cores have made about the same progress
                 progress(min((int(ids_N[-1]) + 1) * len(ids_by_core), rows), rows)
         return best.merge()
 

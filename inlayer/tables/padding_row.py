@@ -27,8 +27,8 @@ def zero_row(gradient_VD: Tensor, row: int | None) -> Tensor:
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
     """Return the same rows, with the gradient of one row masked.
 
-    While torch.jit.trace runs, the mask is a copy in every grad mode: it checks a trace without gradients, and cannot
-    save a function of Python.
+    While torch.jit.trace runs, the rows are copied in every grad mode: the tracer verifies a trace without gradients,
+    and cannot save a Python function.
     """
     if is_jit_tracing() and weight_VD.requires_grad:
         return torch.select_scatter(weight_VD, weight_VD[row].detach(), 0, row)

@@ -37,7 +37,7 @@ class Alternative:
 
 
 def backtracking_risk(pattern: str, max_variable_parts: int = MAX_VARIABLE_PARTS) -> str | None:
-    """Return what makes a valid pattern potentially slow, or None.
+    """Return the reason why a valid pattern may be slow, or None.
 
     If no match is found, an engine tries every way to divide the text between the variable parts of an alternative,
     with every choice of alternatives in its groups. So these are limited, as in "a?a?a?a?a?b" (5 parts) and
