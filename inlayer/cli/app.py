@@ -54,11 +54,12 @@ def command(*lines: str, group: typer.Typer = app, **settings: Any) -> Callable[
     """
 
     def register(function: Function) -> Function:
-        text, _, options = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
+        text, _, section = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
         function.__annotations__ = inspect.get_annotations(function, eval_str=True)
-        for option, lines_of_option in re.findall(r"^    (\w+): (.+(?:\n     .+)*)", options, flags=re.MULTILINE):
-            described = re.sub(r" Default: (.+)\.$", r" \\[default: \1]", " ".join(lines_of_option.split()))
-            function.__annotations__[option].__metadata__[0].help = described
+        for option, lines_of_option in re.findall(r"^    (\w+): (.+(?:\n     .+)*)", section, flags=re.MULTILINE):
+            info = function.__annotations__[option].__metadata__[0]
+            assert info.help is None, f"{option} is shared with other commands and has a description"
+            info.help = re.sub(r" Default: (.+)\.$", r" \\[default: \1]", " ".join(lines_of_option.split()))
         name = function.__name__.rstrip("_").replace("_", "-")
         group.command(name, help=text, epilog=examples(*lines), **settings)(function)
         return function
