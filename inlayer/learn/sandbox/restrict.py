@@ -118,7 +118,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
 
 
 def readable_siblings(private: str) -> list[str]:
-    """List everything except a folder: its siblings, its parent's siblings, and so on up to the root; no links."""
+    """List the siblings of a folder and of each of its ancestors, without symbolic links."""
     paths = []
     inner = Path(private).resolve()
     for outer in inner.parents:

@@ -12,8 +12,8 @@ function rescaledRotary(rotary) {
 function scalingChoice(rotary, redraw) {
   const names = rotary.rescaled.map((scaling) => scaling.name);
   if (names.length === 0) return null;
-  return make("div", { class: "control" }, span("note", "Context scaling"),
-    make("div", { class: "segments", role: "group", "aria-label": "Context scaling" }, ["", ...names].map((name) =>
+  return make("div", { class: "control" }, span("note", "RoPE scaling"),
+    make("div", { class: "segments", role: "group", "aria-label": "RoPE scaling" }, ["", ...names].map((name) =>
       button(name || "none", () => {
         clock.scaling = name;
         redraw();
@@ -78,7 +78,7 @@ function clocksFigure(own, walk, onChoose, redraw) {
       make("h3", {}, `All ${counted(faces.length, "pair")}, each at its own speed`),
       note("The number is how many positions one full rotation takes. Fast pairs distinguish adjacent positions; slow ",
         "pairs distinguish distant ones. Select a clock to see its pair on the dial.",
-        scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so a longer text stays within the `
+        scaled && ` RoPE scaling (${rotary.scaling}) makes slow pairs slower, so a longer text stays within the `
           + "angles the model was trained on: the thin hand shows the unscaled speed.",
         scaled && rotary.attention_factor !== 1 && ` It also multiplies cos and sin by ${brief(rotary.attention_factor)}.`),
       make("div", { class: "clocks-bar" }, play, at.element, scalingChoice(own, redraw)),

@@ -37,7 +37,7 @@ def vectors_given(session: GradingSession) -> None:
         hidden,
         tuple(vectors.shape),
         "B T D",
-        mistakes={"vectors-looked-up": (looked_up, "you looked up the vectors in the table; they already are rows")},
+        mistakes={"vectors-looked-up": (looked_up, "you looked up the vectors in the table; they are already rows")},
     )
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     mistakes = {
