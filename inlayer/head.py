@@ -226,7 +226,7 @@ class Head(HeadRows):
         self, hidden: object, targets: object, reduction: str, z_loss: float
     ) -> tuple[Tensor, Tensor, torch.Size]:
         if reduction not in (names := get_args(Reduction)):
-            raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, names))}")
+            raise InputError(f"reduction is {reduction!r}; it must be one of {', '.join(map(repr, names))}")
         if not torch.compiler.is_compiling() and not (is_finite(z_loss) and z_loss >= 0):
             raise InputError(
                 f"z_loss is {z_loss!r}; it must be finite and not negative (0.0 disables it, 1e-4 is a common value)"

@@ -28,7 +28,7 @@ INIT_RULES, RESIZE_RULES = get_args(InitRule), get_args(ResizeRule)
 def check_init_rule(rule: str, allowed: tuple[str, ...]) -> None:
     """Check the name of an initialization rule."""
     if rule not in allowed:
-        raise InputError(f"init {rule!r} is unknown; choose one of {', '.join(map(repr, allowed))}")
+        raise InputError(f"init is {rule!r}; it must be one of {', '.join(map(repr, allowed))}")
 
 
 def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:

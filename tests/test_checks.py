@@ -52,8 +52,8 @@ for n in (numpy.int64, numpy.uint8):  # of which some operations wrap around
 
 IMPOSSIBLE = {
     "positions=3": "positions is an int",
-    "positions='up'": "unknown positions 'up'",
-    "positions='learned', head_dim=4": "head_dim 4 is for",
+    "positions='up'": "positions is 'up'",
+    "positions='learned', head_dim=4": "head_dim applies only to",
     "positions='rotary', head_dim=0": "head_dim is 0",
     "block_size=4, position_offset='2'": "offset '2'; rows",
     "positions='rotary', block_size=4": "block_size 4 is for learned",
@@ -68,7 +68,7 @@ IMPOSSIBLE = {
     "dtype='float32'": "dtype is 'float32'",
     "seed=2**80": "seed is",
     "seed=-1": "seed is -1",
-    "init='warm'": "init 'warm' is unknown",
+    "init='warm'": "init is 'warm'",
 }
 
 

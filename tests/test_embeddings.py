@@ -293,7 +293,7 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
     ("options", "message"),
     [
         ({"positions": "learned"}, "needs block_size"),
-        ({"positions": "magic"}, "unknown positions 'magic'; choose one of none, learned, sinusoidal, rotary"),
+        ({"positions": "magic"}, "positions is 'magic'; it must be one of none, learned, sinusoidal, rotary"),
         ({"row_width": 4}, "pass both or neither"),
         ({"projection_at": "rows"}, "pass both or neither"),
         ({"row_width": 4, "projection_at": "start"}, "projection_at is one of rows, sum"),

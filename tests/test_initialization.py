@@ -43,7 +43,7 @@ def test_without_a_seed_the_global_generator_is_used() -> None:
 
 @pytest.mark.usefixtures("without_type_checks")
 def test_unknown_rule() -> None:
-    with pytest.raises(InputError, match="'xavier' is unknown; choose one of 'normal', 'embedding', 'scaled'"):
+    with pytest.raises(InputError, match="init is 'xavier'; it must be one of 'normal', 'embedding', 'scaled'"):
         Table(7, 5, init="xavier")
 
 

@@ -3,8 +3,8 @@
 source -> [index] -> Store -> Model
 - untrusted: only plain file names in the same folder are accepted
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
-  end; in a remote index, these two parts are searched first. The result is only a hint: the header of the file that it
-  names is decisive
+  end; in a remote index, these two parts are searched first. The result is only a hint: the header of the named file
+  has the final say
 Tested in tests/checkpoint/test_folder.py, remote ones in tests/checkpoint/remote/test_remote_store.py.
 """
 

@@ -24,6 +24,10 @@ TYPER_MESSAGES = {  # Typer's wording -> ours
     r"in the range x>=(\S+)$": r"at least \1",
     r"a valid int(eger)?( range)?$": "an integer",
     r"a valid float( range)?$": "a number",
+    r"^No such command '(.*?)'\.": r"unknown command '\1'.",
+    r"\. Did you mean": "; did you mean",
+    r"^Missing": "missing",
+    r"^Option": "option",
     r"^Got unexpected extra argument\S* \((.+)\)": r"unexpected argument: \1 (quote an argument that contains spaces).",
 }
 TEXT_ARGUMENTS = {"query", "texts"}
@@ -39,7 +43,7 @@ ADVICE = {  # by command: pattern for Python advice -> advice for the command li
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
         r"(^|either texts or |combined with )inputs_embeds(?=[ ,]|$)": r"\1--embeds",
         "^swap and pad apply": "--swap and --pad apply",
-        "(^unknown|them with) positions": r"\1 --positions",
+        "them with positions": "them with --positions",
         **NO_LAYER,
     },
     "serve": NO_LAYER,
@@ -57,14 +61,17 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     names, command = _find_command(arguments, app)
     if isinstance(error, TyperException):
         message = _usage_message(error, arguments, names, command)
-        return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
+        help_command = f"{' '.join(['inlayer', *names])} --help"
+        if message.endswith("?"):
+            return f"{message} See {help_command}"
+        return f"{message[:-1]}; see {help_command}" if message.endswith(".") else message
     if isinstance(error, (CheckpointError, MissingFileError)):  # the message names a path, or fields of a file
         return str(error) + _forgotten_option(str(error), command, arguments)
     return _use_option_names(str(error), " ".join(names), command, arguments)
 
 
 def _usage_message(error: TyperException, arguments: list[str], names: list[str], command: Any) -> str:
-    """Describe the problem with a command's arguments. A message without other advice becomes a sentence."""
+    """Describe the problem with a command's arguments. A message without other advice ends with a period."""
     if hasattr(error, "possibilities") and hasattr(error, "option_name"):
         option = error.option_name
         if argument := _argument_like(option, command):

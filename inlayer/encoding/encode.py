@@ -92,7 +92,7 @@ class EncodeSettings(NamedTuple):
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
         if self.normalize:
             wide = vectors.astype(np.float64)
-            with np.errstate(invalid="ignore"):  # a vector that contains infinity has no direction and becomes NaN
+            with np.errstate(invalid="ignore"):  # vectors that contain infinity cannot be normalized and become NaN
                 norms = np.sqrt(np.vecdot(wide, wide))[:, None]
                 vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
         with np.errstate(over="ignore"):

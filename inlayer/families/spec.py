@@ -132,7 +132,7 @@ class AlibiSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeBucketSpec:
-    """Relative positions: the distance between two tokens selects a row of a learned table; far distances share rows.
+    """Relative positions: the distance between two tokens selects a row of a learned table; large distances share rows.
 
     A "t5" row has one bias per head. A "deberta" row is a vector that attention multiplies by queries and keys.
     """

@@ -173,7 +173,7 @@ class PickleMachine:
             return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
             return self.check_view(arguments, DTYPE_NAMES[arguments[6]])
-        raise file_error(self.source, "its pickle calls something that a plain tensor does not need; not executed")
+        raise file_error(self.source, "its pickle calls a function plain tensors do not need; nothing was executed")
 
     def read_storage(self, _: None, fields: Any) -> Storage:
         """Check a persistent id: ("storage", class, key, device, length), and in old files None for "not a view"."""

@@ -248,7 +248,7 @@ def _labeled_rows(vocabulary: Vocabulary, drawn: Mask) -> tuple[list[int], list[
 
 
 def _label(axes: Any, renderer: Any, point: Vectors, text: str, placed: list[Any], *, is_bold: bool) -> None:
-    """Draw a label if it overlaps no other: right or left of its point, then above or below."""
+    """Draw a label unless it overlaps another: right or left of its point, then above or below."""
     from matplotlib.patheffects import withStroke
 
     size, weight, point_size, gap = (9.5, "bold", 5, (1.05, 1.15)) if is_bold else (7.5, "normal", 2.5, (1.5, 2.4))

@@ -4,8 +4,8 @@ table, queries -> [ids, cosines]
 - rows are read in blocks that fit in the processor's cache, so a table of any size, even quantized or remote, is
   searched in constant memory; each core searches its own part
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
-- for few queries, a bfloat16 file is searched twice: roughly for candidates, then exactly among them. This is twice as
-  fast as the exact search of all rows, and its results are the same
+- for few queries, a bfloat16 file is searched twice: approximately for candidates, then exactly among them. This is
+  twice as fast as the exact search of all rows, and its results are the same
 - rows of zeros (padding) and rows with NaN or infinity are never returned
 - rows whose squares overflow or underflow in float32 are computed in float64
 - equal cosines are ordered by id, so a result does not depend on the number of cores
@@ -39,12 +39,12 @@ MIN_BATCHED_QUERIES = 8  # with this many queries or more, BLAS multiplies them 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
-# Values of a rough search that are widened in one call. In shorter calls, our threads wait for the interpreter lock; in
-# longer ones, OpenBLAS starts its own threads.
+# Values of an approximate search that are widened in one call. In shorter calls, our threads wait for the interpreter
+# lock; in longer ones, OpenBLAS starts its own threads.
 ROUGH_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value caused by the bits below it
-ROUGH_ROUNDING = 2.0**-22  # error per channel that float32 sums can add to a rough and an exact cosine in total
-MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their rough cosines are unreliable
+ROUGH_ROUNDING = 2.0**-22  # error per channel that float32 sums can add to an approximate and an exact cosine in total
+MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their approximate cosines are unreliable
 SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # keep files mapped
 
 
@@ -61,7 +61,7 @@ def nearest(
     k = min(k, rows)
     few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
-        # The rough search reads all rows with every core; the exact one, only the candidates that it leaves.
+        # The approximate search reads all rows with every core; the exact search reads only its candidates.
         table.source.check_unmodified()  # reading mapped pages of a truncated file would kill the process
         rough = SEARCHES.get(table) or SEARCHES.setdefault(table, CandidateSearch(table.stored_weight()))
         allowed_V = np.ones(rows, bool) if allowed is None else allowed
@@ -248,19 +248,19 @@ def float32_blocks(table: StoredTable, ids: Ids, size: int) -> Iterator[tuple[in
 
 
 class CandidateSearch:
-    """The rough search: one pass over a bfloat16 table of even width finds the rows that may be the nearest.
+    """The approximate search: one pass over a bfloat16 table of even width finds the rows that may be the nearest.
 
     A pair of bfloat16 values, read as one float32, is approximately its second value: the bits of the first become the
     lowest bits. Leaving them in place means that half of the values need no copy. A row is a candidate unless k others
     are certainly nearer, so the exact cosines of the few candidates give the exact result for any table. Norms are
     kept, because computing them takes half the time of a query.
 
-    How far a rough cosine can be off: the lowest bits change each value in an odd channel of a row x by less than NOISE
-    of itself. With the odd channels q' of a unit vector q, by the Cauchy-Schwarz inequality,
+    How far an approximate cosine can be off: the lowest bits change each value in an odd channel of a row x by less
+    than NOISE of itself. With the odd channels q' of a unit vector q, by the Cauchy-Schwarz inequality,
 
         the product q·x changes by at most  NOISE |q'| |x|
         the norm |x| changes by at most     NOISE |x|
-        so the cosine changes by at most    NOISE (|q'| + |rough cosine|)
+        so the cosine changes by at most    NOISE (|q'| + |approximate cosine|)
 
     2 * NOISE**2 is added for zeros and subnormal values, which change by less than 2**-133 instead, and
     ROUGH_ROUNDING per channel for the rounding of float32 sums. The bound does not hold for very short rows, which are

@@ -107,7 +107,7 @@ def project(
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in get_args(Method):
-        raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(get_args(Method))}")
+        raise InputError(f"method is {quote(method)}; it must be one of {', '.join(get_args(Method))}")
     fingerprint = fingerprint or table_fingerprint(table)
     for name in ("tsne", "pca") if method == "best" else (method,):
         if (projection := load_cached(fingerprint, name, cache)) is not None:

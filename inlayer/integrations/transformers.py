@@ -38,7 +38,7 @@ TRANSFORMS = "a masked-language head transforms the hidden states first"
 
 
 def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same") -> AnyModel:
-    """Replace the embedding table and the head of a transformers model with inlayer's, around the same parameters.
+    """Replace a transformers model's embedding table and head with inlayer modules that share the same parameters.
 
     Values do not change, and a second call does nothing. Afterwards `model.lm_head.loss(hidden, targets)` computes the
     loss of the last hidden states without materializing all logits.

@@ -172,7 +172,7 @@ class SinusoidalPositions(nn.Module):
         if not 0 < theta < math.inf:
             raise InputError(f"the base theta of sinusoidal positions is {theta}; it must be positive and finite")
         if layout not in get_args(SinusoidalLayout):
-            raise InputError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(SinusoidalLayout))}")
+            raise InputError(f"layout is {layout!r}; it must be one of {', '.join(get_args(SinusoidalLayout))}")
         self.n_embd, self.block_size, self.theta = n_embd, block_size or 0, theta
         self.layout: SinusoidalLayout = layout
         self.register_buffer("table", self._encode(torch.arange(self.block_size, device=device)), persistent=False)

@@ -33,13 +33,13 @@ def build_positions(
     if positions is None:
         positions = "none" if block_size is None else "learned"
     if isinstance(positions, str) and positions not in SCHEMES:
-        raise InputError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
+        raise InputError(f"positions is {positions!r}; it must be one of {', '.join(SCHEMES)}")
     if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions)):
         raise InputError(
             f"positions is {type_name(positions)}; pass one of {', '.join(SCHEMES)}, or a module from inlayer.positions"
         )
     if head_dim is not None and positions != "rotary":
-        raise InputError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')
+        raise InputError('head_dim applies only to positions="rotary"; a RotaryPositions module already sets it')
     if isinstance(positions, RotaryPositions):
         return positions
     if not isinstance(positions, str):

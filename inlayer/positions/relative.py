@@ -3,7 +3,7 @@
 text -> ids -> rows -> [positions] -> hidden states -> head
 - relative positions add nothing to the rows: attention adds the bias to its scores
 - ALiBi: a slope per head times the position of the key (BLOOM, Falcon, MPT)
-- buckets (T5, DeBERTa-v2): each near distance has its own learned row; far distances share rows in log-spaced buckets
+- buckets (T5, DeBERTa-v2): each small distance has its own learned row; large ones share rows in log-spaced buckets
 - `Embeddings.relative` has a model's settings; the learned rows stay in the file, and a walk shows them
 Tested against transformers, bit by bit, in tests/positions/test_relative.py.
 """

@@ -346,7 +346,7 @@ def apply_rotary(
 def _check_names(pairing: str, layout: str) -> None:
     for name, value, known in (("pairing", pairing, get_args(Pairing)), ("layout", layout, get_args(Layout))):
         if value not in known:
-            raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
 
 
 def deduplicate_angles(table: Tensor, layout: str) -> Tensor:

@@ -55,7 +55,7 @@ class NgramSpec:
     stop_ids: tuple[int, ...] = ()  # ids that end a look-back
     # a stop id may be the newest id of an n-gram; if False, all ids of such an n-gram are `fill_id`
     stop_ids_are_hashed: bool = True
-    padding_stops: bool = True  # padding is treated as outside of the text
+    padding_stops: bool = True  # padding is treated as outside the text
     compressed_vocab_size: int | None = None  # ids with the same normalized text are first merged into this many ids
     added: Literal["no", "sum", "projected_mean"] = "no"  # how rows become part of the hidden states
     tensor_per_head: bool = False

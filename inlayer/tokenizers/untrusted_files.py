@@ -4,7 +4,7 @@
 - libraries raise a plain Exception, and Rust libraries panic on some files; both become a one-line TokenizerError
 - a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
   1,000 ids. The factor by which all parts together can lengthen a text is computed when the file is opened, and
-  must not be too large. Neither may what depends on it: the model's run time, and the total length of all tokens
+  is limited. So are the quantities that depend on it: the model's run time and the total length of all tokens
 - too many steps are also an error: they take time even if none of them lengthens a text
 - regular expressions that can take exponential time are rejected (backtracking.py)
 Tested in test_malformed_files.py, test_growth.py, test_patterns.py, and test_open.py of tests/tokenizers/.
@@ -62,7 +62,7 @@ STEPS = [part for part in PARTS if part != "model"]
 
 
 class Growth(NamedTuple):
-    """The most that steps make of a text: n characters become up to `factor` * n + `added` characters or ids."""
+    """Upper bound on how much the steps lengthen a text: n characters become up to `factor` * n + `added`."""
 
     factor: float = 1.0
     added: float = 0.0
@@ -251,7 +251,7 @@ def longest_piece(config: dict[str, Any]) -> int:
 
 
 def growth_of(steps: Iterable[dict[str, Any]]) -> Growth:
-    """Return the growth of all steps of a part. Of normal forms in a row, only the largest counts."""
+    """Return the growth of all steps of a part. For consecutive normalization steps, only the largest factor counts."""
     growth = Growth()
     for is_form, run in itertools.groupby(steps, lambda step: step["type"] in NORMAL_FORMS):
         growths = [step_growth(step) for step in run]

@@ -187,7 +187,7 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(index) is int for index in swap)):
         raise InputError(f"swap is {swap!r}; pass the indices of two tokens, such as (0, 1)")
     if outside := [index for index in swap if not 0 <= index < shown]:
-        tokens = f"tokens 0 to {shown - 1}" if shown > 1 else "only token 0" if shown else "no tokens"
+        tokens = f"tokens 0 to {shown - 1}" if shown > 1 else "only one token" if shown else "no tokens"
         raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {tokens}")
     if swap[0] == swap[1]:
         raise InputError(f"token {swap[0]} cannot be swapped with itself; choose two different tokens")

@@ -54,7 +54,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
     """Return the layer with a different scheme or theta, or the layer itself if nothing changes."""
     own = scheme_of(layer)
     if scheme is not None and scheme not in SCHEMES:
-        raise InputError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
+        raise InputError(f"positions is {scheme!r}; it must be one of {', '.join(SCHEMES)}")
     chosen = scheme or own
     if theta is not None and chosen not in ("sinusoidal", "rotary"):
         hint = "" if scheme else "; choose one of them with positions"

@@ -44,7 +44,7 @@ from inlayer.web.request_body import JsonRoute
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
 from inlayer.web.worker_threads import WorkerThreads, add_route
 
-THREADS, QUEUE = 2, 512  # with more waiting requests, responses come too late to be useful
+THREADS, QUEUE = 2, 512  # with more waiting requests, responses arrive too late to be useful
 LARGE_WALK_VALUES = 2**31  # table values x tokens passed through the head; takes most of a second
 MAX_INSPECTED = 2**29  # largest table, in values, that is read completely; takes a few seconds
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens

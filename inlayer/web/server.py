@@ -156,7 +156,7 @@ class Supervisor(Multiprocess):
         return False
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that died; each new one has shortened the queue of connections (see make_config)."""
+        """Replace workers that died; each new worker resets the listen backlog to a smaller value (see make_config)."""
         super().keep_subprocess_alive()
         self.listener.listen(BACKLOG)
 

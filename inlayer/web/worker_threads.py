@@ -80,7 +80,7 @@ class WorkerThreads:
 
 
 def as_json(value: Any) -> bytes | str:
-    """Encode facts as `to_json` does, in half the time. Values are equal, though pydantic-core writes 1e-06 as 1e-6."""
+    """A faster `to_json`: the same values in half the time, though pydantic-core writes 1e-06 as 1e-6."""
     try:
         body = write_json(value)
     except ValueError:  # a file name that is not valid Unicode

@@ -92,7 +92,7 @@ def test_one_channel_and_too_few_rows(tmp_path: Path) -> None:
     assert (points[:, 1] == 0).all()
     with pytest.raises(InputError, match="a map needs at least 3"):
         pca(stored(tmp_path, random_rows()[:2]))
-    with pytest.raises(InputError, match="choose one of best, pca, tsne"):
+    with pytest.raises(InputError, match="it must be one of best, pca, tsne"):
         project(stored(tmp_path, random_rows()), "umap")
 
 

@@ -366,7 +366,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["watch", "nope"], "unknown task"),
         (["notebook", "nope"], "unknown lesson"),
         (["grade", "no/such"], "no/such"),
-        (["grade"], "Missing argument 'folder'"),
+        (["grade"], "missing argument 'folder'"),
         (["dev-check", "nope"], "unknown task"),
     ],
 )

@@ -3,8 +3,8 @@
 source -> [remote rows] -> table
 - for a few rows, only those are fetched. For many, the whole table is downloaded once (a download can resume), then
   read from disk
-- a downloaded table ends with a checksum and gets its name when it is complete, so a part is never mistaken for the
-  whole
+- a downloaded table ends with a checksum and is renamed into place only when complete, so a partial download is never
+  used
 Tested in tests/checkpoint/remote/test_remote_rows.py.
 """
 

@@ -72,8 +72,9 @@ class RemoteFile(ByteFile):
     def check_version(self) -> FileVersion | None:
         """Find the file's size and ETag, and return them; None if nothing is known until the first range is read.
 
-        A file in the cache may have changed since, unless it is part of a commit: the server is asked once. If it
-        cannot be reached, the last known version counts. Raises MissingFileError for a file that does not exist.
+        A file in the cache may have changed since, unless it is part of a commit: it is checked with the server
+        once. If the server cannot be reached, the last known version is used. Raises MissingFileError for a file that
+        does not exist.
         """
         known = self.cache.load(digest(self.url)) if self._version is None else None
         if known is not None:
