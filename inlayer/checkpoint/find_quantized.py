@@ -6,9 +6,9 @@ Store -> [table] -> Model
   `weight_scale` (compressed-tensors)
 - NVFP4: `weight_packed`, `weight_scale`, and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`,
   and `weight_scale_2` (ModelOpt)
-- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale`, and `weight_shape`; symmetric only
+- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale`, and `weight_shape`, symmetric only
 - int8 (model2vec): `embeddings` without scales
-- shapes and dtypes are checked before anything is read; opening reads only a scalar or a shape
+- shapes and dtypes are checked before anything is read. Opening reads only a scalar or a shape
 - see also: decoding (formats/dequantization.py), n-gram memories (find_tables.py)
 Tested in tests/checkpoint/test_find_quantized.py.
 """
@@ -69,7 +69,7 @@ def packed_names(name: str) -> tuple[str, ...]:
 
 
 def logical_name(name: str) -> str:
-    """Return the name that a quantized tensor would have if it were not quantized; other names are unchanged."""
+    """Return the name a quantized tensor would have if it were not quantized. Other names are unchanged."""
     base = name.removesuffix("_packed").removesuffix("_blocks")
     return base if base == name or base.endswith(".weight") else f"{base}.weight"
 

@@ -1,10 +1,10 @@
 """A checkpoint's tables: the token table, every other tensor that is indexed by tokens, and n-gram memories.
 
 Store -> [tables, memories] -> Model
-- the token table has a usual name and the size that the config requires, or is the best candidate
-- other tables are found by name (families/tensor_names.py) and checked by shape; only headers are read
+- the token table has a usual name and the size the config requires, or it is the best candidate
+- other tables are found by name (families/tensor_names.py) and checked by shape. Only headers are read
 - an n-gram memory is one tensor, numbered shards, or one tensor per hash head. Everything is checked against the config
-  before a row is read; compressed ids are computed from the tokenizer when they are first needed
+  before a row is read. Compressed ids are computed from the tokenizer when they are first needed
 Tested in tests/checkpoint/test_tables.py, on checkpoints written by transformers, and in test_ngram_tables.py.
 """
 
@@ -84,7 +84,7 @@ def value_tables(model: Model) -> dict[int, str]:
 
 
 def unsupported_parts(model: Model) -> str:
-    """Describe parts of the checkpoint that the layer ignores, or return "" if there are none."""
+    """Describe the parts of the checkpoint the layer ignores, or return "" if there are none."""
     if not _may_have_value_tables(model) or not model.store.find_first(tensor_names.SMEAR_GATES):
         return ""
     return "hidden states without the smear gate, which mixes each vector with the one before it"
@@ -136,7 +136,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
         for name in store.names():
             try:
                 shapes[name] = store.find(name).shape
-            except InlayerError as error:  # noqa: PERF203  # only this file or tensor is bad; try the others
+            except InlayerError as error:  # noqa: PERF203  # only this file or tensor is bad, so try the others
                 first_error = first_error or error
         candidates = tensor_names.table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
         if spec is None:

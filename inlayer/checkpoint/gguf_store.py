@@ -1,9 +1,9 @@
 """GgufStore: a model in one .gguf file, or in several (`x-00001-of-00003.gguf`).
 
 source -> [Store] -> Model
-- opening reads only the header; rows are read and decoded when they are looked up, and the vocabulary is read with
+- opening reads only the header. Rows are read and decoded when they are looked up, and the vocabulary is read with
   the tokenizer
-- all parts must be present, because a missing part could contain the head
+- all files must be present because a missing one could contain the head
 - see also: header (formats/gguf_header.py), rows (formats/dequantization.py), the meaning of the metadata
   (families/gguf_config.py, tokenizers/gguf_tokenizer.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf_store.py.

@@ -132,7 +132,7 @@ def find_part(model: Model, part: str) -> TensorInfo | None:
 
 
 def _require_part(model: Model, part: str, like: Tensor) -> TensorInfo:
-    """Return a part of the layer, checked to have the shape that the config requires."""
+    """Return a part of the layer, checked to have the shape the config requires."""
     tensor, shape = find_part(model, part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")

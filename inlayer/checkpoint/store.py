@@ -4,7 +4,7 @@ source -> [Store] -> Model -> tokenizer, table, embeddings, head
 - opening reads only headers. A shard's header is read when one of its tensors is requested, so only the table's shard
   has to be present
 - files may be local or remote (checkpoint/folder.py): a store only opens them by name. PyTorch files are always
-  local, because they cannot be read by byte range
+  local because they cannot be read by byte range
 - a tensor in a PyTorch file is a byte range, so its rows are read like safetensors; the pickle is never executed
   (formats/torch_file.py, formats/torch_pickle.py)
 - see also: the index of shards (shard_index.py), GGUF (gguf_store.py), the names of tables (families/tensor_names.py)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 FloatDtype: TypeAlias = "str | np.dtype[Any] | type[np.generic] | torch.dtype"  # how a caller names a dtype
-# The dtypes that a row of a table can have.
+# The dtypes a table row can have.
 SAFETENSORS_DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),

@@ -3,7 +3,7 @@
 [file] -> header -> tables, checkpoint
 - untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
   anything is allocated or looped over
-- arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
+- arrays (a vocabulary has hundreds of thousands of strings) are only located. The tokenizer reads them later
 - see also: decoding rows (formats/dequantization.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf_store.py.
 """
@@ -139,7 +139,7 @@ class HeaderReader:
         return StoredArray(kind, count, start, self._position - start)
 
     def _tensor(self) -> TensorInfo:
-        """Read a tensor's entry, without checking it against the file; its offset counts from the first tensor."""
+        """Read a tensor's entry, without checking it against the file; its offset is relative to the first tensor."""
         name = self._name("a tensor's name")
         item = f"tensor {quote(name)}"
         axes = self._number(UINT32, item)
@@ -214,7 +214,7 @@ class HeaderReader:
             self._data += more
 
     def _skip_strings(self, count: int, item: str) -> None:
-        """Skip strings. Inlined for speed, because a vocabulary has hundreds of thousands of strings."""
+        """Skip strings. Inlined for speed because a vocabulary has hundreds of thousands of strings."""
         unpack, width, data, position = UINT64.unpack_from, UINT64.size, self._data, self._position
         end = len(data)
         for _ in range(count):

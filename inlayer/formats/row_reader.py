@@ -7,7 +7,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   memory mapping, the pages around each row would become resident too: reading 2,048 rows of a 2.35 GB table made
   1.9 GB resident (docs/decisions.md)
 - if a file is truncated or rewritten while it is open, the next read raises an error instead of killing the process. A
-  file that is replaced by renaming stays readable, because the old file is still open
+  file that is replaced by renaming stays readable because the old file is still open
 Tested in tests/formats/test_row_reader.py.
 """
 
@@ -34,7 +34,7 @@ SEEK_LOCK = Lock()
 
 
 def read_into(file: int, out: memoryview, offset: int) -> int:
-    """Fill a buffer from a position in a file; returns the number of bytes."""
+    """Fill a buffer from a position in a file and return the number of bytes."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [out], offset)
     with SEEK_LOCK:  # threads share the file and therefore its position
@@ -100,7 +100,7 @@ class FileRows(RowSource):
         end = self.offset + self.rows * self.row_bytes
         try:
             whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
-        except OSError:  # no mappings on this file system, or a limit; reading reports a lack of memory
+        except OSError:  # this file system has no mappings, or a limit was reached. Reading reports a lack of memory
             return super().memory_map()
         return whole[self.offset : end].reshape(self.rows, self.row_bytes)
 

@@ -20,7 +20,7 @@ from inlayer.files import LFS_POINTER, file_errors, format_path, printable
 from inlayer.formats.torch_pickle import MAX_PICKLE, TensorView, file_error, find_views, read_pickle
 
 ZIP, PICKLE = b"PK\x03\x04", b"\x80"  # the first bytes of a file
-MAX_DIRECTORY = 4 << 20  # bytes of an archive's list of records; a record needs about 90
+MAX_DIRECTORY = 4 << 20  # bytes of an archive's list of records, which needs about 90 per record
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, length of the extra field
 ENCRYPTED = 1
 MAGIC = 0x1950A86A20F9469CFC6C  # the first value of a file written before torch 1.6
@@ -46,7 +46,7 @@ def read_file(path: Path) -> tuple[dict[str, TensorView], Offsets]:
 
 
 class BoundedFile(io.FileIO):
-    """A file that limits the size of one read, because `zipfile` reads as much as the archive claims to need."""
+    """A file that limits the size of one read because `zipfile` reads as much as the archive claims to need."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > max(MAX_DIRECTORY, MAX_PICKLE):

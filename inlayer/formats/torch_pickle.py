@@ -2,7 +2,7 @@
 
 [file] -> header -> tables, checkpoint
 - a pickle is a program. A state dict needs about thirty of its opcodes and a handful of names, which are interpreted as
-  plain values; any other name or opcode is an error
+  plain values. Any other name or opcode is an error
 - `torch.load(weights_only=True)` also rejects functions that are not on its allowlist, but it trusts sizes and keys: a
   tiny file made it allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time
   (docs/decisions.md)
@@ -53,7 +53,7 @@ class GlobalName(str):
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of values in the file; tensors are views of it."""
+    """A run of values in the file. Tensors are views of it."""
 
     key: str
     dtype: str  # as in safetensors
@@ -112,7 +112,7 @@ def read_pickle(stream: BytesIO, source: str) -> tuple[Any, dict[str, Storage]]:
 
 
 class PickleMachine:
-    """A stack, a memo, and the opcodes that a state dict needs."""
+    """A stack, a memo, and the opcodes a state dict needs."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -206,7 +206,7 @@ class PickleMachine:
         return view
 
 
-# For each opcode that a state dict needs: the value that it builds from its argument and its operands.
+# For each opcode a state dict needs: the value it builds from its argument and its operands.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING"),

@@ -2,7 +2,7 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - why: a large lookup spends most of its time on page faults in new memory, not on the gather (docs/decisions.md)
-- a lease is a tensor over a *new numpy view object* of a buffer. The tensor's storage owns the view object, so that
+- a lease is a tensor over a *new numpy view object* of a buffer. The tensor's storage owns the view object, so
   every alias (slice, `.numpy()`, a tensor saved for backward) keeps it alive; its finalizer returns the buffer
 - numpy allocates the buffers: it requests huge pages on Linux, so even the first use has fewer page faults
 Tested in tests/tables/test_buffers.py; broken pools show that its checks can fail.

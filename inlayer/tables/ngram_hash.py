@@ -3,8 +3,8 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - an `NgramSpec` describes any variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
   hash heads; LongCat-Flash and BLT add the products
-- hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
-- a look-back ends at the start of the text, at padding, and at the ids in `stop_ids`; `fill_id` replaces older ids
+- hashing is in int64 with two's complement wrap-around, as in the original models. Numpy's remainder is never negative
+- a look-back ends at the start of the text, at padding, and at the ids in `stop_ids`. `fill_id` replaces older ids
 - see also: the spec of each config (families/ngram_configs.py), finding the tensors (checkpoint/find_tables.py)
 Tested against plain loops over Python integers, transformers, and sglang in tests/tables/test_ngram_hash.py.
 """

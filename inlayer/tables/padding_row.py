@@ -1,7 +1,7 @@
 """The padding row gets no gradient from a tied head, so it stays zero in training.
 
 ids -> [rows] -> hidden states -> head -> loss
-- torch's embedding masks the gradient of the lookup (tables/table.py); a projection by the same rows has no such
+- torch's embedding masks the gradient of the lookup (tables/table.py); a projection onto the same rows has no such
   option, so their gradient is masked here
 - sharded tables do the same for the rows of each process (head.py)
 Tested in tests/test_head.py; the gradients of a walk in tests/trace/.

@@ -1,7 +1,7 @@
 """From rows to ids: the inverse of a lookup, by a hash of each row's bytes. Numpy only.
 
 text -> ids <- [rows]
-- only hashes are kept, 16 bytes per row; a row with the right hash is read and compared, so results are exact
+- only hashes are stored, 16 bytes per row. A row with a matching hash is read and compared, so results are exact
 Tested against a plain loop in tests/tables/test_row_index.py.
 """
 

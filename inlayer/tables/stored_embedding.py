@@ -167,7 +167,7 @@ class MappedEmbedding(StoredEmbedding):
 
     @classmethod
     def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedEmbedding:
-        """Open a pickled table again: its header is read again, because the file may have changed."""
+        """Open a pickled table again, including its header, because the file may have changed."""
         return cls(path, name, padding_idx=padding_idx).to(*target)
 
 

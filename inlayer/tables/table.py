@@ -2,9 +2,9 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - an id outside the table is an error, detected before the gather. Only a tracer (torch.compile, export, jit, meta, and
-  fake tensors) skips the check, because it has no values
+  fake tensors) skips the check because it has no values
 - without gradients, the memory of large results is reused (tables/buffers.py), bit-identical to F.embedding
-- the padding row is zero after every initialization; it receives no gradient from lookups or from
+- the padding row is zero after every initialization and receives no gradient from lookups or from
   a tied head (tying.py)
 Tested against F.embedding, a plain loop, and nn.Embedding in test_lookup.py and test_table.py of tests/tables/.
 """
@@ -68,7 +68,7 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
 
 
 def lease_buffer(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return uninitialized memory for rows that are read from a file; large memory is reused."""
+    """Return uninitialized memory for rows read from a file, reusing large buffers."""
     nbytes = math.prod(shape) * dtype.itemsize
     return _BUFFERS.lease(shape, dtype) if nbytes >= MIN_BUFFERED_BYTES else torch.empty(shape, dtype=dtype)
 

@@ -79,9 +79,9 @@ def backtracking_risk(pattern: str, max_variable_parts: int = MAX_VARIABLE_PARTS
 
 
 def _close_group(groups: list[list[Alternative]]) -> bool:
-    """Add the innermost group to the alternative that it is part of, and return whether it varies.
+    """Add the innermost group to the alternative it belongs to, and return whether it varies.
 
-    It counts as much as the largest of its alternatives, and as one choice of them.
+    It contributes as much as its largest alternative, plus the choice among the alternatives.
     """
     closed = groups.pop()
     variable_parts = max(alternative.n_variable_parts for alternative in closed)

@@ -1,4 +1,4 @@
-"""Tokenizer: the interface of every tokenizer, and the input checks that they all share.
+"""Tokenizer: the interface of every tokenizer, and the input checks they all share.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
@@ -369,7 +369,7 @@ def check_text(text: object, name: str = "text") -> str:
     if not isinstance(text, str):
         hint = "; decode it first: data.decode()" if isinstance(text, (bytes, bytearray)) else ""
         raise DtypeError(f"{name} is {type_name(text)}, not a str{hint}")
-    if not text.isascii():  # isascii costs nothing, because Python stores the answer with the string
+    if not text.isascii():  # isascii costs nothing because Python stores the answer with the string
         try:
             text.encode()
         except UnicodeEncodeError as error:

@@ -1,7 +1,7 @@
 """ByteTokenizer and WordTokenizer: the two simplest tokenizers, for a first lesson.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- bytes: 256 ids and no special tokens; every string can be encoded and is restored exactly
+- bytes: 256 ids and no special tokens. Every string can be encoded and is restored exactly
 - words: separated by whitespace, numbered in the order of first appearance. An unknown word is an error that names it,
   or becomes the `unk` token if there is one. Whitespace is lost, which is why real models tokenize bytes
 Tested against str.encode in tests/tokenizers/test_byte_and_word.py.

@@ -5,8 +5,8 @@
   sentencepiece model. The result is opened and validated like any other file of that format
 - a file contains only the name of its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of
   digits), we follow the original. An unknown name is an error, because a similar pre-tokenizer would give wrong ids
-- tokens such as `[PAD151665]` pad the vocabulary to the size of the table; at the end of the vocabulary, they are
-  omitted
+- tokens such as `[PAD151665]` pad the vocabulary to the size of the table. They are omitted at the end of the
+  vocabulary
 Tested against the original tokenizers in tests/tokenizers/test_gguf_tokenizer.py.
 """
 
@@ -107,7 +107,7 @@ class GgufFields:
         return value[: len(self.tokens)]
 
     def id(self, name: str, default: int | None = None) -> int | None:
-        """Return the id of a special token; an id outside the vocabulary counts as missing."""
+        """Return the id of a special token; an id outside the vocabulary is treated as missing."""
         for value in (self._fields.get(f"{name}_token_id"), default):
             if type(value) is int and 0 <= value < len(self.tokens):
                 return value
@@ -223,7 +223,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
         pieces.append(proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind)))
     trainer = proto(3, 1 if unigram else 2) + proto(35, BYTE in types)
     for number, token_id in ((45, types.index(UNKNOWN)), (46, bos), (47, eos), (48, padding)):
-        # "\0" is not a piece, so it means no such token; an empty name would mean the default, `<s>`
+        # "\0" is not a piece, so it means there is no such token. An empty name would mean the default, `<s>`
         trainer += proto(number, (fields.token(token_id) or "\0").encode())
     normalizer = proto(1, b"identity") + proto(2, fields.charsmap())
     normalizer += proto(3, fields.flag("add_space_prefix", not unigram))
@@ -283,7 +283,7 @@ DEEPSEEK_V3_PATTERN = (
 
 
 class PreTokenizer(NamedTuple):
-    """The pre-tokenizer that a name in `pre` stands for."""
+    """The pre-tokenizer a name in `pre` stands for."""
 
     steps: list[Step]
     normalizer: Step | None = None

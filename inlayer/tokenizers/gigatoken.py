@@ -52,7 +52,7 @@ SELF_CHECK = (
 def encode_fast(encoder: Any, texts: list[str]) -> Ragged:
     """Encode texts of stable characters; special tokens in the texts are parsed, and none are added around them.
 
-    Each core gets an equal share of the characters, because gigatoken itself uses a second core only above 1 or 2 MB.
+    Each core gets an equal share of the characters because gigatoken itself uses a second core only above 1 or 2 MB.
     Its encoder for byte fallback would also start with an empty cache for every MB, so only our threads run it.
     """
     shares = equal_shares(texts)
@@ -67,12 +67,12 @@ def encode_fast(encoder: Any, texts: list[str]) -> Ragged:
 
 
 def equal_shares(texts: list[str]) -> list[list[str]]:
-    """Split texts into consecutive parts of about equal length, one per core; a short input stays in one part."""
+    """Split texts into consecutive parts of about equal length, one per core. A short input is not split."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     ends, total = np.cumsum(lengths), int(lengths.sum())
     parts = min(core_count(), total // SHARE_CHARACTERS)
     if parts <= 1 or lengths.max() * parts > total or multiprocessing.parent_process() is not None:
-        return [texts]  # gigatoken splits a long text itself; in one of several worker processes, it uses one core
+        return [texts]  # gigatoken splits a long text itself, and each of several worker processes uses one core
     cuts = np.searchsorted(ends, np.arange(1, parts) * total // parts, "right")
     return [texts[start:end] for start, end in itertools.pairwise([0, *cuts.tolist(), len(texts)])]
 

@@ -173,7 +173,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return "".join(normalizer.normalize_str(part) + token for part, token in parts)
 
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
-        """Explain a text; if its tokens' bytes do not add up to it, spans follow the rules in offsets.py.
+        """Explain a text. If its tokens' bytes do not add up to it, spans follow the rules in offsets.py.
 
         Tokens that the post-processor adds, such as begin-of-text, get empty spans. There are no pre-tokens if the file
         has no pre_tokenizer (Llama-2).
@@ -205,7 +205,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     @cached_property
     def _merge_table(self) -> MergeTable | None:
-        """Read the merges from the file, because `tokenizers` does not return them."""
+        """Read the merges from the file because `tokenizers` does not return them."""
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
         return merges_from_json(parse_json(self.data, self._source, TokenizerError)["model"])

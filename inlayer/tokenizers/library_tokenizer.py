@@ -1,8 +1,8 @@
 """LibraryTokenizer: the base class of tokenizers backed by a library.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- the exact library defines the ids; gigatoken replaces it where verified to give equal ids (gigatoken.py)
-- the fast path opens on the first batch or long text, because parsing the file again is too slow for one short text
+- the exact library defines the ids. gigatoken replaces it where verified to give equal ids (gigatoken.py)
+- the fast path opens on the first batch or long text because parsing the file again is too slow for one short text
 - library objects may not support pickle, so the constructor's arguments are pickled instead
 Tested in tests/tokenizers/test_contract.py.
 """
@@ -58,7 +58,7 @@ class LibraryTokenizer(Tokenizer):
         return ids
 
     @cached_property
-    def _fast_path(self) -> EncodeBatch | None:  # read under the lock, so that it opens once
+    def _fast_path(self) -> EncodeBatch | None:  # read under the lock, so it opens once
         return None
 
     @cached_property

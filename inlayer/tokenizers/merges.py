@@ -39,7 +39,7 @@ class MergeTable:
     whole: Callable[[bytes], int | None]  # the token of a pre-token that is looked up as a whole
 
     def replay(self, data: bytes) -> tuple[list[Merge], list[int]]:
-        """Return the merges of a pre-token in order, and the resulting ids; a queue keeps long runs cheap."""
+        """Return the merges of a pre-token in order, and the resulting ids. A queue makes long runs cheap."""
         taken = self.whole(data)
         if taken is not None:
             return [], [taken]
@@ -89,7 +89,7 @@ def merges_from_ranks(ranks: Mapping[bytes, int]) -> MergeTable:
 
 
 def merges_from_json(model: Mapping[str, Any]) -> MergeTable | None:
-    """Return the merges of the BPE model in a tokenizer.json; the rank is the position in the list of merges.
+    """Return the merges of the BPE model in a tokenizer.json. The rank is the position in the list of merges.
 
     Returns None if tokens have a prefix or suffix (`</w>` in CLIP), which does not stand for any byte.
     """

@@ -134,7 +134,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         return len(self._tokens)
 
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
-        """Explain a text; the bytes of its tokens always add up to it exactly."""
+        """Explain a text. The bytes of its tokens always add up to it exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
         source, own = text.encode(), [self._tokens[token_id] for token_id in ids]
         if b"".join(own) != source:
@@ -201,7 +201,7 @@ RESERVED = 256  # special ids after the ranks, in the code of Kimi and Llama-3
 
 @dataclass(frozen=True, kw_only=True)
 class TiktokenEncoding:
-    """Pattern and special tokens that the code of one model family defines."""
+    """Pattern and special tokens defined by the code of one model family."""
 
     pat_str: str
     scheme: str | None  # gigatoken's name for the pattern

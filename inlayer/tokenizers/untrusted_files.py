@@ -50,13 +50,13 @@ ORDINARY_GROWTH = 72  # NFKC (18) and ByteLevel (4): the pieces of a Unigram mod
 MAX_TOKEN_CHARACTERS = 1 << 20  # per character of a text: MAX_GROWTH tokens of 512 characters
 MAX_SEARCH = 1 << 26  # growth x length^2: WordPiece and Unigram copy all parts of a word at each of its positions
 MAX_ADDED_CHARACTERS = 1 << 23  # normalized contents of all added tokens
-MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text, because a pattern is tried at each position
+MAX_SCAN = 1 << 20  # growth^2 x patterns, about 2 s for a short text because a pattern is tried at each position
 SMALL_GROWTH = 4  # above this, a pattern may have only one repeated part; several would take growth^3 or more
 MAX_STEPS = 100  # total for all parts except the model; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION_FACTOR = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2, "WordPiece": 2, "BPEDecoder": 2, "CTC": 2}  # fmt: skip
-NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a sequence, only the largest counts
+NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a sequence, only the largest factor matters
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
@@ -119,7 +119,7 @@ def parse_tokenizer_json(data: bytes, source: str) -> dict[str, Any]:
 
 
 def nodes_of(step: object, part: str) -> Iterator[Any]:
-    """Yield a step of a part and, if it is a Sequence, the steps in it. Lazy, because a file can have any number."""
+    """Yield a step of a part and, if it is a Sequence, the steps in it. Lazy because a file can have any number."""
     yield step
     inner = step.get(PARTS[part].replace("_", "")) if isinstance(step, dict) else None  # Sequences may lack a type
     for child in inner if isinstance(inner, list) else ():

@@ -264,9 +264,9 @@ HOSTILE = {
     "hours of hashing a storage": (b"\x80\x02(" + text("storage") + b"NNNN" + doubled_tuples(60) + b"tQ.", "damaged"),
     "hours of comparing": (
         b"\x80\x02ccollections\nOrderedDict\n" + doubled_tuples(60) + b"R.",
-        "calls something that a plain tensor does not need",
+        "calls a function plain tensors do not need",
     ),
-    "a call of something other than a function": (b"\x80\x02N)R.", "calls something that a plain tensor does not need"),
+    "a call of something other than a function": (b"\x80\x02N)R.", "calls a function plain tensors do not need"),
     "an empty stack": (b"\x80\x02R.", "damaged"),
     "no end": (b"\x80\x02}", "damaged"),
     "a memo that was never written": (b"\x80\x02h\x07.", "damaged"),

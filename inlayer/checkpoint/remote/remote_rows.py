@@ -1,7 +1,7 @@
 """RemoteRows: rows of a remote file, fetched individually, or read from a download of the whole table.
 
 source -> [remote rows] -> table
-- for a few rows, only those are fetched. For many, the whole table is downloaded once (a download can resume), then
+- a few rows are fetched individually. For many, the whole table is downloaded once (a download can resume), then
   read from disk
 - a downloaded table ends with a checksum and is renamed into place only when complete, so a partial download is never
   used

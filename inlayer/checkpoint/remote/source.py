@@ -3,8 +3,8 @@
 source -> [remote files] -> Store -> Model
 - a branch is resolved to a commit once, and everything is read from that commit. Offline, the last known commit
   is used
-- plain HTTP servers cannot list a folder; there, files are found by their usual names
-- files already in the huggingface_hub cache are opened locally; other files are read by range, and ranges are cached
+- plain HTTP servers cannot list a folder, so files are found by their usual names
+- files already in the huggingface_hub cache are opened locally. Other files are read by range, and ranges are cached
 - a file that may change (at any URL) is checked with the server once per process; offline, the last known version is
   used
 Tested in tests/checkpoint/remote/test_remote_store.py, with faulty servers in test_transfer.py.

@@ -3,8 +3,8 @@
 source -> [remote files] -> Store -> Model
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
   compression. HfFileSystem accepts whatever the server sends (measured in docs/decisions.md)
-- the hub's token is sent only to the hub, never to another host that it redirects to
-- the cache is disposable: a damaged range is fetched again, and nothing is kept if the disk is full
+- the hub's token is sent only to the hub, never to a host it redirects to
+- the cache is disposable: a damaged range is fetched again, and nothing is stored if the disk is full
 Tested with faulty servers in tests/checkpoint/remote/test_transfer.py; the cache is tested in test_cache.py.
 """
 
@@ -38,7 +38,7 @@ INITIAL_BACKOFF = 0.5  # seconds, doubled after each attempt
 MAX_BACKOFF = 30.0  # seconds, whatever Retry-After says
 CONNECT_TIMEOUT = 10.0  # seconds
 READ_TIMEOUT = 30.0  # seconds without a byte
-MIN_BYTES_PER_SECOND = 4 << 10  # a slower server counts as hanging
+MIN_BYTES_PER_SECOND = 4 << 10  # a slower server is considered hung
 RETRY_STATUSES = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 MAX_CACHED_RANGE_BYTES = 64 << 20
@@ -137,7 +137,7 @@ async def get_range(
             if response.status >= 400 and response.status != 416:
                 raise status_error(response.status, response.headers, label, hub=hub)
             size = file_size(response, start, stop, label)
-            # The hub sends an ETag with its redirects; its CDNs may send different ones.
+            # The hub sends an ETag with its redirects, and its CDNs may send different ones.
             linked = [hop.headers["X-Linked-ETag"] for hop in response.history if "X-Linked-ETag" in hop.headers]
             etag = (*linked, response.headers.get("ETag") or response.headers.get("Last-Modified", ""))[0]
             accept(FileVersion(size, one_line_error(etag.removeprefix("W/").strip('"'))))
@@ -236,7 +236,7 @@ def digest(*parts: object) -> str:
 
 
 class DiskCache:
-    """Ranges, values, and files in a folder; nothing is kept if the folder cannot be written."""
+    """Ranges, values, and files in a folder. Nothing is stored if the folder cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._free_bytes = folder, 0  # bytes that can be written before the cache is scanned again
