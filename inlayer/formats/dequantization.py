@@ -5,7 +5,7 @@ bytes of rows -> [decoder] -> rows
   others are dequantized by the `gguf` package (an extra)
 - safetensors (FP8 with block scales, MXFP4, NVFP4, grouped int4): a row is its packed values followed by its scales,
   each for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values
-  are stored eight per 32-bit word, offset by 8. The product is float32, and rounded to a different dtype only if one is requested
+  are 8 per 32-bit word, offset by 8. The product is float32, and rounded to a different dtype only if one is requested
 - see also: GGUF headers (formats/gguf_header.py), finding the tensors with values and scales in a safetensors file
   (checkpoint/find_quantized.py)
 Tested against the `gguf` package in tests/formats/test_dequantization.py, and against float64 loops and transformers in

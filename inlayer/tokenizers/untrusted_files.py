@@ -56,7 +56,7 @@ MAX_STEPS = 100  # total for all parts except the model; published files have at
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION_FACTOR = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2, "WordPiece": 2, "BPEDecoder": 2, "CTC": 2}  # fmt: skip
-NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a sequence, only the largest factor matters
+NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # only the largest in a sequence matters
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
