@@ -21,7 +21,7 @@ from inlayer.errors import ConfigError, MissingExtraError
 from inlayer.files import base_name, check_path, format_path, quote, write_atomic
 from inlayer.shapes import Array, Ids
 from inlayer.tokenizers import Tokenizer
-from inlayer.training.analysis import compare_tables
+from inlayer.training.analysis import compare_before_and_after
 from inlayer.training.config import NOT_SAVED, TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens
@@ -129,7 +129,7 @@ def make_report(run: Run) -> TrainingReport:
     decoder_config = run.decoder_config(tokenizer, tokens)
     weights = model_tensors(state.tensors)
     decoder = Decoder(replace(decoder_config, input_scale=1.0, output_scale=1.0), seed=config.seed)
-    table = compare_tables(
+    table = compare_before_and_after(
         decoder.embeddings.token_embedding.weight,
         weights[TABLE],
         tokens.count_ids(),
