@@ -56,7 +56,7 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], Callabl
     optimizer = torch.optim.AdamW(
         plain.parameters(),
         lr=settings.learning_rate,
-        betas=(settings.beta1, settings.beta2),
+        betas=(settings.adam_beta1, settings.adam_beta2),
         weight_decay=0.0,
         fused=True,
     )

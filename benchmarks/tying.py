@@ -43,8 +43,8 @@ WINDOW = 25  # steps of the running mean
 
 # AdamW with torch's defaults: the table decays like everything else, and the learning rate is constant.
 TORCH_DEFAULTS = {
-    "beta2": 0.999, "weight_decay": 0.01, "embedding_weight_decay": 0.01, "warmup_steps": 0, "lr_schedule": "constant",
-    "max_grad_norm": 0.0,
+    "adam_beta2": 0.999, "weight_decay": 0.01, "embedding_weight_decay": 0.01, "warmup_steps": 0,
+    "lr_schedule": "constant", "max_grad_norm": 0.0,
 }  # fmt: skip
 TUNED = {"embedding_weight_decay": 0.0, "warmup_steps": 40, "max_grad_norm": 1.0}
 

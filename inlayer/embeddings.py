@@ -2,8 +2,8 @@
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
 - operations run in the order of the original models, so that results are bit-identical:
-  rows (x scale) (+ n-grams) (x multiplier) (projection) (norm), + token types, + positions, (norm) (mask) (dropout)
-  (projection); some models add positions before token types
+  rows (x scale) (+ n-grams) (x input multiplier) (projection) (norm), + token types, + positions, (norm) (mask)
+  (dropout) (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`); they skip the lookup and its scale
 - see also: lookup, reverse lookup, and tying of the token table (input_table.py); n-gram, per-layer, and value
@@ -46,9 +46,9 @@ from inlayer.tensors import apply_projection, check_mask, check_one_per_token, m
 CosSin: TypeAlias = tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]
 # Fields of a LayerSpec that have the same name as an argument of Embeddings.
 SPEC_SETTINGS = (
-    "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
-    "norm", "norm_eps", "norm_at", "positions_first", "n_token_types", "row_width", "projection_at", "position_id_rule",
-    "position_offset", "per_layer", "value_embeddings",
+    "padding_idx", "init_std", "scale", "round_scale", "input_multiplier", "round_input_multiplier", "mask_padding",
+    "dropout", "norm", "norm_eps", "norm_at", "positions_first", "n_token_types", "row_width", "projection_at",
+    "position_id_rule", "position_offset", "per_layer", "value_embeddings",
 )  # fmt: skip
 
 
@@ -68,8 +68,8 @@ class Embeddings(ExtraTables):
         seed: Makes the initialization reproducible.
         scale: Multiplier for the rows (Gemma: sqrt(n_embd)).
         round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
-        multiplier: Multiplier for both rows and inputs_embeds (Granite).
-        round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
+        input_multiplier: Multiplier for both rows and inputs_embeds (Granite).
+        round_input_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` sets where it is applied.
         norm: Kind of norm: "layernorm", "layernorm_no_bias" (ModernBERT), "layernorm_fp32" (DeBERTa), "rmsnorm",
@@ -117,8 +117,8 @@ class Embeddings(ExtraTables):
         seed: int | None = None,
         scale: float = 1.0,
         round_scale: bool = True,
-        multiplier: float = 1.0,
-        round_multiplier: bool = False,
+        input_multiplier: float = 1.0,
+        round_input_multiplier: bool = False,
         dropout: float = 0.0,
         norm_eps: float | None = None,
         norm: NormKind = "layernorm",
@@ -146,7 +146,7 @@ class Embeddings(ExtraTables):
         is_count = is_integer(n_token_types) and n_token_types >= 0
         for name, actual, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
-            ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
+            ("input_multiplier", input_multiplier, is_finite(input_multiplier), "a finite number"),
             ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
@@ -166,7 +166,7 @@ class Embeddings(ExtraTables):
         table = Table(vocab_size, row_width, padding_idx=padding_idx, init=init, seed=token_seed, **table_kwargs)
         super().__init__(table, scale, round_scale)
         self.n_embd, self.block_size = n_embd, block_size
-        self.multiplier, self.round_multiplier = multiplier, round_multiplier
+        self.input_multiplier, self.round_input_multiplier = input_multiplier, round_input_multiplier
         self.projection_at, self.mask_padding, self.positions_first = projection_at, mask_padding, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
         learned_kwargs = table_kwargs | {"offset": position_offset, "seed": position_seed}
@@ -286,8 +286,8 @@ class Embeddings(ExtraTables):
             hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
             if attention_mask is not None and history is not None:
                 attention_mask = attention_mask[..., history.shape[1] :]  # the mask of input_ids alone
-        if self.multiplier != 1.0:
-            hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
+        if self.input_multiplier != 1.0:
+            hidden = after("multiplier", multiply(hidden, self.input_multiplier, self.round_input_multiplier))
         if self.projection is not None and self.projection_at == "rows":
             hidden = after("projection", apply_projection(self.projection, hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):

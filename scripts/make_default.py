@@ -39,7 +39,7 @@ from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens, validation_batches
 from inlayer.training.export import TABLE, save_decoder, without_scales
-from inlayer.training.parallel import ProcessGroup
+from inlayer.training.parallel import DistributedContext
 from inlayer.training.resumable_run import END, PADDING, Run, TrainingProgress
 from inlayer.training.run_paths import is_run
 from inlayer.training.state import load_state, model_tensors, save_state
@@ -138,7 +138,7 @@ def train(config: TrainConfig) -> Run:
 
 def untrained(run: Run) -> Trainer:
     """The trainer before its first step: rows from counts; small random rows where nothing was counted."""
-    tokenizer, tokens = run.prepare(ProcessGroup())
+    tokenizer, tokens = run.prepare(DistributedContext())
     trainer = Trainer(run.decoder_config(tokenizer, tokens), run.config)
     counted, table_VD = torch.from_numpy(tokens.count_ids() > 0), trainer.table.weight.detach()
     rows_VD = factorize(neighborhoods(np.asarray(tokens.train), len(table_VD)), table_VD.shape[1], run.config.seed)

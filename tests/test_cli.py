@@ -192,7 +192,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["neighbors", "a", "--unicode-script", "up"], "--unicode-script 'up' is unknown"),
         (["map", "--method", "up"], "--method is 'up'; it must be one of 'best'"),
         (["train", "--n-embd", "30"], "--n-embd 30 is not divisible by --n-head 4"),
-        (["train", "--beta1", "1"], "--beta1 is 1.0; it must be a number from 0 to 1, excluding 1"),
+        (["train", "--adam-beta1", "1"], "--adam-beta1 is 1.0; it must be a number from 0 to 1, excluding 1"),
         (["train", "n_head.txt"], "n_head.txt: not found"),
         (["walk", "--file", "tests"], "tests is a folder, not a file"),
         (["train", "--preset", "huge"], "--preset is 'huge'; it must be one of 'toy'"),

@@ -33,7 +33,7 @@ EVERY_LAYER: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary"},
     "padded": {"block_size": L, "padding_idx": 1},
     "scaled": {"block_size": L, "scale": 3.3},
-    "multiplied": {"block_size": L, "multiplier": 3.3},
+    "multiplied": {"block_size": L, "input_multiplier": 3.3},
     "normed": {"block_size": L, "norm_eps": 1e-5},
     "typed": {"block_size": L, "n_token_types": 2, "norm_eps": 1e-12},
     "projected rows": {"block_size": L, "row_width": 4, "projection_at": "rows"},
@@ -234,11 +234,11 @@ def test_token_types_are_added_and_checked() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_scale_is_rounded_and_multiplier_is_not(dtype: torch.dtype) -> None:
+def test_scale_is_rounded_and_input_multiplier_is_not(dtype: torch.dtype) -> None:
     """Gemma rounds sqrt(width) to the table's dtype; Granite's multiplier is not rounded."""
     factor = 3072**0.5
     layer = Embeddings(V, 512, seed=0, scale=factor, dtype=dtype)
-    other = Embeddings(V, 512, seed=0, multiplier=factor, dtype=dtype)
+    other = Embeddings(V, 512, seed=0, input_multiplier=factor, dtype=dtype)
     rows = layer.token_embedding.weight[IDS]
     rounded, unrounded = rows * torch.tensor(factor, dtype=dtype), rows * factor
     assert torch.equal(layer(IDS), rounded)
@@ -249,7 +249,7 @@ def test_scale_is_rounded_and_multiplier_is_not(dtype: torch.dtype) -> None:
 def test_inputs_embeds_are_multiplied_but_not_scaled() -> None:
     vectors = torch.randn(2, 3, D)
     assert torch.equal(make(scale=3.0)(inputs_embeds=vectors), vectors)
-    assert torch.equal(make(multiplier=3.0)(inputs_embeds=vectors), vectors * 3.0)
+    assert torch.equal(make(input_multiplier=3.0)(inputs_embeds=vectors), vectors * 3.0)
 
 
 def test_dropout_only_in_training() -> None:
@@ -406,7 +406,7 @@ from inlayer.positions import DynamicNTKScaling, PositionIdRule, RopeParameters,
 ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), PositionIdRule(by="ids", start=2, padding_idx=1)
 for options in (
     {"block_size": 16, "padding_idx": 1, "scale": 3.3},
-    {"positions": "sinusoidal", "block_size": 2, "multiplier": 2.0},
+    {"positions": "sinusoidal", "block_size": 2, "input_multiplier": 2.0},
     {"positions": "rotary"},
     {"block_size": 16, "row_width": 4, "projection_at": "rows",
      "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},

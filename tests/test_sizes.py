@@ -12,7 +12,7 @@ MAX_FILE_LINES, MAX_BODY_LINES, MAX_PARAMETERS = 400, 60, 7
 
 # Public contracts whose keyword arguments users write one by one; docs/decisions.md says why.
 MANY_PARAMETERS = {
-    "checkpoint/text_vectors.py:EncodeMixin.encode",
+    "checkpoint/encode_mixin.py:EncodeMixin.encode",
     "embeddings.py:Embeddings.__init__",
     "head.py:Head.__init__",
     "integrations/datasets.py:EmbedColumn.__init__",

@@ -68,7 +68,7 @@ def build_embeddings(model: Model) -> Embeddings:
 def _computes(spec: LayerSpec) -> bool:
     """Return whether the layer computes anything beyond looking up rows."""
     return (
-        (spec.scale, spec.multiplier, spec.norm_eps, spec.projection_at, spec.n_token_types)
+        (spec.scale, spec.input_multiplier, spec.norm_eps, spec.projection_at, spec.n_token_types)
         != (1.0, 1.0, None, None, 0)
         or spec.positions in ("learned", "sinusoidal")
         or any(ngrams.added != "no" for ngrams in spec.ngrams)

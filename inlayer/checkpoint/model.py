@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint import find_tables
+from inlayer.checkpoint.encode_mixin import EncodeMixin
 from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
-from inlayer.checkpoint.text_vectors import EncodeMixin
 from inlayer.checks import check_type
 from inlayer.errors import ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe

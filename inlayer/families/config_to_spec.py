@@ -145,7 +145,7 @@ def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:
     elif row_width == n_embd:
         row_width = None
     n_token_types = config.size("type_vocab_size", minimum=0) if family.token_types else 0
-    (scale, multiplier), norm = _scale(family, config, n_embd), _norm(family, config)
+    (scale, input_multiplier), norm = _scale(family, config, n_embd), _norm(family, config)
     _check_table_size(max(vocab_size, length or 0, n_token_types, row_width or 0), max(n_embd, row_width or 0))
     return LayerSpec(
         family=name,
@@ -161,8 +161,8 @@ def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:
         init_std=config.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,
         round_scale=family.round_scale is True and family.scale_at == "rows",
-        round_multiplier=family.round_scale is True and family.scale_at == "inputs",
-        multiplier=multiplier,
+        round_input_multiplier=family.round_scale is True and family.scale_at == "inputs",
+        input_multiplier=input_multiplier,
         n_token_types=n_token_types,
         norm=norm or "layernorm",
         norm_at=family.norm_at,

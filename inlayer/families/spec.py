@@ -209,8 +209,8 @@ class LayerSpec:
         init_std: Standard deviation of randomly initialized rows.
         scale: Multiplier for the rows.
         round_scale: Whether the scale is rounded to the table's dtype before it is applied.
-        multiplier: Multiplier for both rows and inputs_embeds.
-        round_multiplier: Whether the multiplier is rounded to the dtype of the vectors.
+        input_multiplier: Multiplier for both rows and inputs_embeds.
+        round_input_multiplier: Whether the multiplier is rounded to the dtype of the vectors.
         n_token_types: Number of token types; 0 if there are none.
         norm: Kind of norm.
         norm_eps: Epsilon of the norm, or None if there is no norm.
@@ -246,8 +246,8 @@ class LayerSpec:
     init_std: float
     scale: float
     round_scale: bool
-    multiplier: float
-    round_multiplier: bool
+    input_multiplier: float
+    round_input_multiplier: bool
     n_token_types: int
     norm: NormKind
     norm_eps: float | None

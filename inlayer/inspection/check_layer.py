@@ -62,7 +62,7 @@ def table_facts(model: Model) -> TokenTableFacts:
     config_rows = _integer(config, "vocab_size")
     config_width = _integer(config, *ROW_WIDTH_FIELDS, "hidden_size", "n_embd")
     if spec is not None:
-        model_type, scale = spec.family, spec.scale * spec.multiplier
+        model_type, scale = spec.family, spec.scale * spec.input_multiplier
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TokenTableFacts(
         **describe_tensor(stored, total, scale),
@@ -361,7 +361,7 @@ def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_
     norms = scan.norms[used & ~scan.is_zero]
     if not len(norms) or row_rms is None:
         return
-    rms, expected = float(np.median(norms)) / math.sqrt(scan.width), row_rms * spec.scale * spec.multiplier
+    rms, expected = float(np.median(norms)) / math.sqrt(scan.width), row_rms * spec.scale * spec.input_multiplier
     if is_out_of_scale(rms, expected, MIN_RMS):  # positions and rows are added
         message = f"values of a typical position are about {rms:.1g} and those of a row about {expected:.1g}; the "
         yield Finding("warning", "positions-scale-mismatch", message + "smaller ones are lost when the two are added")

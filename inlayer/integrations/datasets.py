@@ -16,7 +16,7 @@ from inlayer.formats.dtypes import as_float_dtype
 from inlayer.integrations.check_source import check_source
 
 if TYPE_CHECKING:
-    from inlayer.checkpoint.text_vectors import FittedWeights, TextPool
+    from inlayer.checkpoint.encode_mixin import FittedWeights, TextPool
 
 __all__ = ["EmbedColumn"]
 

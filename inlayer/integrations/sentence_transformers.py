@@ -38,7 +38,7 @@ with needs_package(
     from sentence_transformers.base.modules.input_module import InputModule
 
 if TYPE_CHECKING:
-    from inlayer.checkpoint.text_vectors import FittedWeights, TextPool
+    from inlayer.checkpoint.encode_mixin import FittedWeights, TextPool
 
 __all__ = ["TableModule"]
 

@@ -20,7 +20,7 @@ with needs_package("inlayer.integrations.sklearn", "scikit-learn", "scikit-learn
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 if TYPE_CHECKING:
-    from inlayer.checkpoint.text_vectors import FittedWeights, TextPool
+    from inlayer.checkpoint.encode_mixin import FittedWeights, TextPool
 
 __all__ = ["TextEncoder"]
 

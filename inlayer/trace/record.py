@@ -199,7 +199,7 @@ def _stage(result: ForwardPass, stage: LayerStage) -> facts.StageFacts:
         "scale": f"each row is multiplied by {layer.scale:g}",
         "n-grams": "the rows of the n-grams that end at the token are "
         + ("added" if layer.ngrams and layer.ngrams[0].added == "sum" else "projected, and all are averaged with it"),
-        "multiplier": f"each vector is multiplied by {layer.multiplier:g}",
+        "multiplier": f"each vector is multiplied by {layer.input_multiplier:g}",
         "projection": f"each vector is projected to width {stage.output.shape[-1]:,}",
         "token type": "the embedding of segment 0 is added, because there is only one segment",
         "position": "the embedding of the token's position is added",

@@ -149,8 +149,10 @@ def _sum(trace: Trace) -> str:
             code = f"layer.projection({code})"
         elif stage.name == "n-grams":
             code = f"layer.add_ngrams({code}, ids)"
-        elif stage.name in ("scale", "multiplier"):
-            code = f"{code} * layer.{stage.name}"
+        elif stage.name == "scale":
+            code = f"{code} * layer.scale"
+        elif stage.name == "multiplier":
+            code = f"{code} * layer.input_multiplier"
         else:
             break
     return code

@@ -86,7 +86,7 @@ class TableComparison(Facts):
 
 
 @torch.no_grad()
-def compare_tables(
+def compare_before_and_after(
     before_VD: Float[Tensor, "V D"],
     after_VD: Float[Tensor, "V D"],
     counts_V: Ids,

@@ -167,9 +167,9 @@ class TrainConfig:
         head_lr_scale: Learning-rate multiplier for an untied head.
         weight_decay: Weight decay of the matrices in the blocks.
         embedding_weight_decay: Weight decay of the embedding table, learned positions, and head.
-        beta1: AdamW's first beta.
-        beta2: AdamW's second beta.
-        epsilon: AdamW's epsilon.
+        adam_beta1: AdamW's first beta.
+        adam_beta2: AdamW's second beta.
+        adam_epsilon: AdamW's epsilon.
         warmup_steps: Steps of linear warm-up. Default: 10% of the steps, at most 50.
         lr_schedule: Learning-rate schedule after warm-up: cosine, linear, or constant.
         min_lr_ratio: Final learning rate as a fraction of the peak.
@@ -224,9 +224,9 @@ class TrainConfig:
     head_lr_scale: float = option(1.0, OPTIMIZER)
     weight_decay: float = option(0.1, OPTIMIZER)
     embedding_weight_decay: float = option(0.0, OPTIMIZER)
-    beta1: float = option(0.9, OPTIMIZER, maximum=1, excluded=1)
-    beta2: float = option(0.95, OPTIMIZER, maximum=1, excluded=1)
-    epsilon: float = option(1e-8, OPTIMIZER, excluded=0)
+    adam_beta1: float = option(0.9, OPTIMIZER, maximum=1, excluded=1)
+    adam_beta2: float = option(0.95, OPTIMIZER, maximum=1, excluded=1)
+    adam_epsilon: float = option(1e-8, OPTIMIZER, excluded=0)
     warmup_steps: int | None = option(None, OPTIMIZER, minimum=0)
     lr_schedule: LrSchedule = option("cosine", OPTIMIZER, choices=get_args(LrSchedule))
     min_lr_ratio: float = option(0.1, OPTIMIZER, maximum=1)

@@ -65,7 +65,11 @@ def zero_moments(weight: Tensor, *, shared: bool) -> dict[str, Tensor]:
 def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
     """Make an AdamW for all groups, or a CoupledAdamW for the table if its second moment is shared."""
     groups = make_groups(decoder, config)
-    options: Group = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    options: Group = {
+        "lr": config.learning_rate,
+        "betas": (config.adam_beta1, config.adam_beta2),
+        "eps": config.adam_epsilon,
+    }
     coupled = [group for group in groups if group["name"] == "table" and config.shared_second_moment]
     rest = [group for group in groups if group not in coupled]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, fused=True, **options)]

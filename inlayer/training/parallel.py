@@ -43,7 +43,7 @@ CONNECTION_ERRORS = ("gloo", "nccl", "connection closed by peer", "connection re
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProcessGroup:
+class DistributedContext:
     """One process's view of the process group. All processes must call the collective methods, in the same order."""
 
     rank: int = 0
@@ -72,7 +72,7 @@ class ProcessGroup:
 
 
 @contextmanager
-def process_group(device_name: str | None = None) -> Iterator[ProcessGroup]:
+def distributed_context(device_name: str | None = None) -> Iterator[DistributedContext]:
     """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused.
 
     The device is CUDA if available, otherwise the CPU, unless `device_name` is given.
@@ -80,14 +80,14 @@ def process_group(device_name: str | None = None) -> Iterator[ProcessGroup]:
     rank, size = _rank_and_size()
     device = choose_device(device_name, size)
     if size == 1:
-        yield ProcessGroup(device=device)
+        yield DistributedContext(device=device)
         return
     created = not dist.is_initialized()
     if created:
         on_gpu = device.type == "cuda"
         dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT, device_id=device if on_gpu else None)
     try:
-        yield ProcessGroup(rank=rank, size=size, device=device)
+        yield DistributedContext(rank=rank, size=size, device=device)
         dist.barrier()  # a process that left early would break the others' communication
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(part in str(error).lower() for part in CONNECTION_ERRORS):
@@ -141,14 +141,14 @@ def choose_device(name: str | None, n_processes: int) -> torch.device:
 # ---- sharding
 
 
-def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
+def shard(decoder: Decoder, mode: str, context: DistributedContext) -> Decoder:
     """Shard the decoder over the processes, in place, with the weights of the main process.
 
     Create the optimizer afterwards, and call the decoder in all processes. A group of one changes nothing.
     """
-    if group.size == 1:
+    if context.size == 1:
         return decoder
-    if mode == "data" and group.device == CPU and not hasattr(torch.cpu.Stream, "record_event"):  # FSDP2 needs it
+    if mode == "data" and context.device == CPU and not hasattr(torch.cpu.Stream, "record_event"):  # FSDP2 needs it
         raise ConfigError(
             f"--parallel data needs torch 2.7 or newer on CPUs, and this is {torch.__version__}; upgrade torch, "
             "or use --parallel vocab"
@@ -157,15 +157,15 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     rows = decoder.config.vocab_size
-    if mode == "vocab" and rows <= rows_per_process(rows, group.size) * (group.size - 1):
+    if mode == "vocab" and rows <= rows_per_process(rows, context.size) * (context.size - 1):
         raise ConfigError(
-            f"vocab_size {rows} is too small for {group.size} processes: some would store no rows; use fewer "
+            f"vocab_size {rows} is too small for {context.size} processes: some would store no rows; use fewer "
             "processes, or --parallel data"
         )
     for tensor in (*decoder.parameters(), *decoder.buffers()):
         if not tensor.is_meta:
             dist.broadcast(tensor.detach(), 0)
-    mesh = init_device_mesh(group.device.type, (group.size,), mesh_dim_names=(MESH if mode == "vocab" else "data",))
+    mesh = init_device_mesh(context.device.type, (context.size,), mesh_dim_names=(MESH if mode == "vocab" else "data",))
     if mode == "data":
         for block in decoder.blocks:
             fully_shard(block, mesh=mesh)
@@ -193,7 +193,7 @@ def shard_rows(module: nn.Module, mesh: Any) -> None:
 
 
 @torch.no_grad()
-def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: ProcessGroup) -> Tensor:
+def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, context: DistributedContext) -> Tensor:
     """Clip the global gradient norm to `max_norm` (None only measures it) and return the norm before clipping.
 
     Sharded gradients contribute this process's part. Replicated gradients are averaged first, because
@@ -202,13 +202,13 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
     copies = [gradient for gradient in gradients if not is_sharded(gradient)]
-    if group.size > 1:
+    if context.size > 1:
         for gradient in copies:
             dist.all_reduce(gradient)
-            gradient.div_(group.size)
+            gradient.div_(context.size)
     norm = nn.utils.get_total_norm(copies)
     if parts:
-        squares = nn.utils.get_total_norm(parts).to(group.device) ** 2
+        squares = nn.utils.get_total_norm(parts).to(context.device) ** 2
         dist.all_reduce(squares)
         norm = (norm.to(squares) ** 2 + squares).sqrt()
     if max_norm is not None and gradients:
@@ -226,7 +226,7 @@ def full_tensor(tensor: Any) -> Tensor:
 
 
 @torch.no_grad()
-def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: ProcessGroup) -> dict[str, Tensor]:
+def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], context: DistributedContext) -> dict[str, Tensor]:
     """Return weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU.
 
     The result is empty in all processes except the main one. Tensors that are not sharded are not copied: write them
@@ -235,7 +235,7 @@ def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: Process
     state = {}
     for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one whole tensor
         gathered = full_tensor(tensor)
-        if group.is_main:
+        if context.is_main:
             state[name] = gathered.detach().cpu()
     return state
 

@@ -46,7 +46,7 @@ from inlayer.training.encoded_corpus import (
 )
 from inlayer.training.export import save_decoder, tokenizer_files
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
-from inlayer.training.parallel import ProcessGroup
+from inlayer.training.parallel import DistributedContext
 from inlayer.training.run_paths import CONFIG, check_new_run, open_run, with_absolute_paths
 from inlayer.training.state import State, load_state, model_tensors, save_state
 from inlayer.training.trainer import Trainer
@@ -136,12 +136,12 @@ class Run:
 
     # ---- preparation
 
-    def prepare(self, group: ProcessGroup) -> tuple[Tokenizer, EncodedCorpus]:
+    def prepare(self, context: DistributedContext) -> tuple[Tokenizer, EncodedCorpus]:
         """Create the tokenizer and the tokens once, in the main process; then open them and fit the config to them."""
-        if group.is_main:
+        if context.is_main:
             self._make_tokenizer()
             self._make_tokens()
-        group.barrier()
+        context.barrier()
         tokenizer, tokens = self.open_tokenizer(), open_tokens(self.state_dir / "tokens")
         if tokens.vocab_size != count_rows(tokenizer):
             raise CheckpointError(
@@ -149,7 +149,7 @@ class Run:
                 f"{count_rows(tokenizer):,}; one of them was modified; start a new run in another folder"
             )
         fitted = self.config.fit_to_corpus(tokens.train.size, tokens.validation.size)
-        if group.is_main and fitted != self.config:
+        if context.is_main and fitted != self.config:
             self.config = fitted
             self._write_config()
         self.config = fitted
@@ -207,25 +207,25 @@ class Run:
 
     # ---- training
 
-    def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
+    def train(self, progress: TrainingProgress | None = None, context: DistributedContext | None = None) -> bool:
         """Take the remaining steps and save the model. Return False if a signal stopped it before the last step."""
-        group = group or ProcessGroup()
+        context = context or DistributedContext()
         problem = "cannot be written (saved states are kept, and --resume continues from the last one)"
-        with file_errors(self.folder, problem), self.locked() if group.is_main else nullcontext():
+        with file_errors(self.folder, problem), self.locked() if context.is_main else nullcontext():
             try:
-                return self._train(progress, group)
+                return self._train(progress, context)
             except InlayerError:
-                if group.is_main and self._created is not None and not self.metrics:
+                if context.is_main and self._created is not None and not self.metrics:
                     self._remove()
                 raise
 
-    def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
+    def _train(self, progress: TrainingProgress | None, context: DistributedContext) -> bool:
         loaded, repeated = self._load_state()  # first, because an edited config may describe any model
-        self.progress = progress if progress is not None and group.is_main else TrainingProgress()
-        torch.set_num_threads(max(1, (self.config.threads or 1) // group.size))
-        tokenizer, tokens = self.prepare(group)
+        self.progress = progress if progress is not None and context.is_main else TrainingProgress()
+        torch.set_num_threads(max(1, (self.config.threads or 1) // context.size))
+        tokenizer, tokens = self.prepare(context)
         config, steps = self.config, self.config.total_steps
-        trainer = Trainer(self.decoder_config(tokenizer, tokens), config, group=group)
+        trainer = Trainer(self.decoder_config(tokenizer, tokens), config, context=context)
         self.alerts = Alerts(unigram_loss=tokens.unigram_loss(), steps=steps)
         width = trainer.decoder.config.block_size + 1
         check_windows(tokens.train, width)
@@ -236,15 +236,15 @@ class Run:
         for line in self.metrics:
             self.alerts.check(line)
         seconds = self.metrics[-1]["seconds"] if self.metrics else 0.0
-        group.barrier()  # all processes have read the metrics before the main process rewrites them
-        if group.is_main:
+        context.barrier()  # all processes have read the metrics before the main process rewrites them
+        if context.is_main:
             write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
         if repeated:
             self.progress.warning(f"{pluralize(repeated, 'step')} after the last saved state will be repeated")
-        self.progress.stage(f"training on {group.device.type}", steps)
+        self.progress.stage(f"training on {context.device.type}", steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
-            while trainer.step < steps and not group.any(bool(received)):
+            while trainer.step < steps and not context.any(bool(received)):
                 started, step = time.perf_counter(), trainer.step + 1
                 windows = draw_batch(tokens.train, rows=config.batch_size, width=width, seed=config.seed, step=step)
                 line = trainer.take_step(windows)
@@ -255,13 +255,13 @@ class Run:
                     max_windows = config.eval_sequences
                     batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=max_windows)
                     line["validation_loss"] = trainer.validate(batches)
-                self._record(line, group)
+                self._record(line, context)
                 if is_due(config, config.save_interval, step):
                     saved = self._save(trainer)
         if trainer.step != saved:
             self._save(trainer)
         self._write_model(trainer, tokenizer, tokens)
-        group.barrier()
+        context.barrier()
         return trainer.step == steps
 
     def _report_text_size(self, tokens: EncodedCorpus, width: int) -> None:
@@ -326,10 +326,10 @@ class Run:
             parts["tokenizer"] += path.name.encode() + path.read_bytes()
         return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
-    def _record(self, line: Metrics, group: ProcessGroup) -> None:
+    def _record(self, line: Metrics, context: DistributedContext) -> None:
         """Write the metrics of a step and report them. Raises DivergedError if they are not finite."""
         self.metrics.append(line)
-        if group.is_main:
+        if context.is_main:
             with (self.folder / METRICS).open("ab") as file:
                 file.write(to_line(line))
         self.progress.step(line)
@@ -345,15 +345,15 @@ class Run:
 
     def _save(self, trainer: Trainer) -> int:
         state, metrics = trainer.state(), self.folder / METRICS
-        if trainer.group.is_main:
+        if trainer.context.is_main:
             sync(metrics)  # a state is useless without the metrics up to it
             save_state(self.state_dir, trainer.step, state, self._checksums(metrics.read_bytes()))
-        trainer.group.barrier()
+        trainer.context.barrier()
         return trainer.step
 
     def _write_model(self, trainer: Trainer, tokenizer: Tokenizer, tokens: EncodedCorpus) -> None:
         state = trainer.state()  # a collective call
-        if not trainer.group.is_main:
+        if not trainer.context.is_main:
             return
         unseen = set(np.flatnonzero(tokens.count_ids() == 0).tolist()) - set(tokenizer.special_ids)
         training_facts = {"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)}

@@ -21,12 +21,12 @@ from inlayer.errors import ConfigError, MissingExtraError
 from inlayer.files import base_name, check_path, format_path, quote, write_atomic
 from inlayer.shapes import Array, Ids
 from inlayer.tokenizers import Tokenizer
-from inlayer.training.analysis import compare_tables
+from inlayer.training.analysis import compare_before_and_after
 from inlayer.training.config import NOT_SAVED, TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens
 from inlayer.training.export import TABLE, without_scales
-from inlayer.training.parallel import ProcessGroup, process_group
+from inlayer.training.parallel import DistributedContext, distributed_context
 from inlayer.training.plot import draw
 from inlayer.training.resumable_run import Run, TrainingProgress
 from inlayer.training.run_paths import is_run, with_absolute_paths
@@ -68,19 +68,19 @@ def train(
         True
     """
     check_type(config, TrainConfig, "config", ", such as inlayer.TrainConfig(files=['book.txt'])")
-    with process_group(config.device) as group:
-        run = _create_or_open_run(config, resume) if group.is_main else None
-        group.barrier()
+    with distributed_context(config.device) as context:
+        run = _create_or_open_run(config, resume) if context.is_main else None
+        context.barrier()
         run = run or Run.open(config.out, config.parallel)
-        run.config = replace(run.config, device=group.device.type)  # type: ignore[arg-type]  # for the report
+        run.config = replace(run.config, device=context.device.type)  # type: ignore[arg-type]  # for the report
         try:
-            finished = run.train(progress, group)
+            finished = run.train(progress, context)
         except KeyboardInterrupt:  # interrupted before the first step, or a second time
-            raise KeyboardInterrupt(_how_to_resume(run, group)) from None
-        report = make_report(run) if finished and group.is_main else None
+            raise KeyboardInterrupt(_how_to_resume(run, context)) from None
+        report = make_report(run) if finished and context.is_main else None
     if not finished:
         saved = " (the model so far is saved and can be used; the report is written after the last step)"
-        raise KeyboardInterrupt(_how_to_resume(run, group, saved))
+        raise KeyboardInterrupt(_how_to_resume(run, context, saved))
     return report
 
 
@@ -111,13 +111,13 @@ def _format_setting(value: object) -> str:
     return format_path(value) if isinstance(value, str) else quote(value)
 
 
-def _how_to_resume(run: Run, group: ProcessGroup, saved: str = "") -> str:
+def _how_to_resume(run: Run, context: DistributedContext, saved: str = "") -> str:
     """Describe where a run stopped, with the command that resumes it; "" in all processes except the first."""
-    if not group.is_main:
+    if not context.is_main:
         return ""
     command = f"inlayer train --out {shlex.quote(str(run.folder))} --resume"
-    if group.size > 1:
-        command = f"torchrun --nproc-per-node {group.size} -m {command} --parallel {run.config.parallel}"
+    if context.size > 1:
+        command = f"torchrun --nproc-per-node {context.size} -m {command} --parallel {run.config.parallel}"
     return f"stopped at step {len(run.metrics):,} of {run.config.total_steps:,}{saved}; to resume: {command}"
 
 
@@ -129,7 +129,7 @@ def make_report(run: Run) -> TrainingReport:
     decoder_config = run.decoder_config(tokenizer, tokens)
     weights = model_tensors(state.tensors)
     decoder = Decoder(replace(decoder_config, input_scale=1.0, output_scale=1.0), seed=config.seed)
-    table = compare_tables(
+    table = compare_before_and_after(
         decoder.embeddings.token_embedding.weight,
         weights[TABLE],
         tokens.count_ids(),

@@ -28,7 +28,7 @@ from inlayer.training.lr_schedule import learning_rate_at
 from inlayer.training.metrics import Metrics, measure_rows, record_input_gradient
 from inlayer.training.optimizer import make_optimizers, set_learning_rates
 from inlayer.training.parallel import (
-    ProcessGroup,
+    DistributedContext,
     clip_gradients,
     full_state,
     full_tensor,
@@ -36,27 +36,27 @@ from inlayer.training.parallel import (
     shard,
 )
 
-SINGLE_PROCESS = ProcessGroup()
+SINGLE_PROCESS = DistributedContext()
 
 
 class Trainer:
     """Trains a decoder: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
 
     def __init__(
-        self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
+        self, decoder_config: DecoderConfig, config: TrainConfig, context: DistributedContext = SINGLE_PROCESS
     ) -> None:
-        self.config, self.step, self.group = config, 0, group
-        self.batch_parts = group.size if config.parallel == "data" else 1  # each process takes one part
-        self.batch_part = group.rank % self.batch_parts
+        self.config, self.step, self.context = config, 0, context
+        self.batch_parts = context.size if config.parallel == "data" else 1  # each process takes one part
+        self.batch_part = context.rank % self.batch_parts
         if config.batch_size % (self.batch_parts * config.gradient_accumulation_steps):
             raise ConfigError(
                 f"batch_size {config.batch_size} cannot be split evenly over {self.batch_parts} processes with "
                 f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
             )
-        if group.size > 1 and config.shared_second_moment:
-            raise ConfigError(f"shared_second_moment works only in a single process, but there are {group.size}")
+        if context.size > 1 and config.shared_second_moment:
+            raise ConfigError(f"shared_second_moment works only in a single process, but there are {context.size}")
         decoder = Decoder(decoder_config, seed=config.seed).train()
-        self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
+        self.decoder = shard(decoder.to(self.context.device), config.parallel, self.context)
         self.optimizers = make_optimizers(self.decoder, config)
 
     @property
@@ -80,7 +80,7 @@ class Trainer:
         with handle:
             loss = self._backward(windows, step)
         measurements = self._measure(windows, input_gradient) if measured else {}
-        norm = clip_gradients(self.decoder.parameters(), config.max_grad_norm or None, self.group)
+        norm = clip_gradients(self.decoder.parameters(), config.max_grad_norm or None, self.context)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -104,7 +104,7 @@ class Trainer:
         try:
             for windows in batches:
                 with self._autocast():
-                    moved = windows.to(self.group.device)
+                    moved = windows.to(self.context.device)
                     total += float(self.decoder.loss(moved[:, :-1], moved[:, 1:], reduction="sum"))
                 count += windows[:, 1:].numel()
         finally:
@@ -118,7 +118,7 @@ class Trainer:
 
         The result is empty in all processes except the main one.
         """
-        return full_state(self.decoder, self.optimizers, self.group)
+        return full_state(self.decoder, self.optimizers, self.context)
 
     def load(self, step: int, state: Mapping[str, Tensor]) -> None:
         """Continue from the state after a step, on any number of processes; each process passes the whole state."""
@@ -128,7 +128,7 @@ class Trainer:
     # ---- parts of a step
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.group.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+        return torch.autocast(self.context.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def _backward(self, windows: Tensor, step: int) -> float:
         """Accumulate the gradients of the mean loss over all tokens in the step, and return that mean."""
@@ -136,7 +136,7 @@ class Trainer:
             # Processes with the same tokens drop the same values in dropout.
             seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, self.batch_part))
             torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
-        local = windows[self.batch_part :: self.batch_parts].to(self.group.device)
+        local = windows[self.batch_part :: self.batch_parts].to(self.context.device)
         count = windows[:, 1:].numel()
         weight = self.batch_parts / count  # FSDP averages gradients over processes
         total = 0.0
@@ -145,7 +145,7 @@ class Trainer:
                 loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
             (loss * weight).backward()
             total += float(loss.detach())
-        return (math.fsum(self.group.gather(total)) if self.batch_parts > 1 else total) / count
+        return (math.fsum(self.context.gather(total)) if self.batch_parts > 1 else total) / count
 
     def _measure(self, windows: Tensor, input_VD: Tensor | None) -> Metrics:
         """Measure the table and its gradients before the step changes them."""
@@ -165,10 +165,10 @@ class Trainer:
             "head_gradient_norm": from_output,
             "head_gradient_share": share,
         }
-        if self.group.size == 1:
+        if self.context.size == 1:
             self.decoder.eval()
             with torch.no_grad(), self._autocast():
-                logits = self.decoder.logits(windows[:1, :-1].to(self.group.device))
+                logits = self.decoder.logits(windows[:1, :-1].to(self.context.device))
             self.decoder.train()
             measured["logit_std"] = float(logits.float().std())
         return measured

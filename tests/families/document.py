@@ -171,8 +171,8 @@ def _around(spec: LayerSpec) -> str:
     family = FAMILIES[spec.family]
     parts = [
         f"scale {spec.scale:g}{', rounded' if spec.round_scale else ''}" if spec.scale != 1 else "",
-        f"multiplier {spec.multiplier:g}" if spec.multiplier != 1 else "",
-        f"scale if {family.scale_flag}" if family.scale_flag and spec.scale == spec.multiplier == 1 else "",
+        f"input multiplier {spec.input_multiplier:g}" if spec.input_multiplier != 1 else "",
+        f"scale if {family.scale_flag}" if family.scale_flag and spec.scale == spec.input_multiplier == 1 else "",
         f"{spec.n_token_types} token type{'s' if spec.n_token_types > 1 else ''}" if spec.n_token_types else "",
         f"norm: {spec.norm}" if spec.norm_eps is not None else "",
         f"rows of width {spec.row_width}, {spec.projection_at} projected" if spec.row_width else "",

@@ -80,7 +80,7 @@ def test_converted_file_has_the_layer_of_its_config(name: str):
         ("qwen2_vl", "qwen2vl.rope.dimension_sections", [3, 3, 2, 0], "rotary"),
         ("exaone4", "exaone4.attention.sliding_window_pattern", [True, False] * 2, "rotary"),
         ("modernbert", "modern-bert.rope.freq_base_swa", 5e4, "rotary"),
-        ("granitemoehybrid", "granitehybrid.embedding_scale", 2.0, "multiplier"),
+        ("granitemoehybrid", "granitehybrid.embedding_scale", 2.0, "input_multiplier"),
         ("granitemoehybrid", "granitehybrid.rope.scaling.finetuned", True, "rotary"),
         ("smollm3", "smollm3.block_count", 8, "rotary"),
         ("deepseek_v32", "deepseek32.rope.dimension_count", 8, "rotary"),

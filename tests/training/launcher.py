@@ -84,9 +84,9 @@ def signal_after_step(step: int, number: int) -> None:
 
     prepare, take_step = Run.prepare, Trainer.take_step
 
-    def prepare_then_signal(self: Any, group: Any) -> Any:
+    def prepare_then_signal(self: Any, context: Any) -> Any:
         os.kill(os.getpid(), number)
-        return prepare(self, group)
+        return prepare(self, context)
 
     def step_then_signal(self: Any, windows: Any) -> Any:
         line = take_step(self, windows)

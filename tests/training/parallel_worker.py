@@ -29,12 +29,12 @@ from inlayer.training import parallel
 from inlayer.training.config import PARALLEL_MODES, DecoderConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.parallel import (
-    ProcessGroup,
+    DistributedContext,
     clip_gradients,
+    distributed_context,
     full_state,
     full_tensor,
     load_full_state,
-    process_group,
     shard,
 )
 
@@ -82,7 +82,7 @@ def make_optimizer(decoder: Decoder) -> torch.optim.AdamW:
 def train(
     decoder: Decoder,
     mode: str,
-    group: ProcessGroup,
+    context: DistributedContext,
     *,
     start: int = 0,
     stop: int = STEPS,
@@ -90,7 +90,7 @@ def train(
     control: str = "",
 ) -> Result:
     """A plain loop. `control` omits something that makes several processes equal to one."""
-    decoder = shard(decoder, mode, group)
+    decoder = shard(decoder, mode, context)
     if control == "no tie":
         decoder.head.untie()
     optimizer = make_optimizer(decoder)
@@ -99,22 +99,22 @@ def train(
     losses, norms = [], []
     for step in range(start, stop):
         windows = make_batch(step)
-        divided = mode == "data" and group.size > 1
-        own = windows[group.rank :: group.size] if divided else windows
+        divided = mode == "data" and context.size > 1
+        own = windows[context.rank :: context.size] if divided else windows
         count = int((windows[:, 1:] != PADDING).sum())
         if control == "own means":
             loss = decoder.loss(own[:, :-1], own[:, 1:])
         else:
-            loss = decoder.loss(own[:, :-1], own[:, 1:], reduction="sum") * ((group.size if divided else 1) / count)
+            loss = decoder.loss(own[:, :-1], own[:, 1:], reduction="sum") * ((context.size if divided else 1) / count)
         loss.backward()
         parts = [parameter.grad.to_local() for parameter in decoder.parameters()] if control == "own norm" else []
         own_norm = nn.utils.get_total_norm(parts)
-        norm = clip_gradients(decoder.parameters(), 1.0, group)
+        norm = clip_gradients(decoder.parameters(), 1.0, context)
         norms.append(float(own_norm if control == "own norm" else norm))
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(sum(group.gather(float(loss.detach()))) / group.size)
-    return Result(losses, norms, decoder, optimizer, full_state(decoder, [optimizer], group))
+        losses.append(sum(context.gather(float(loss.detach()))) / context.size)
+    return Result(losses, norms, decoder, optimizer, full_state(decoder, [optimizer], context))
 
 
 def to_model(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -124,23 +124,25 @@ def to_model(state: dict[str, Tensor]) -> dict[str, Tensor]:
 # ---- results that the test compares
 
 
-def run_cases(folder: Path, group: ProcessGroup) -> None:
+def run_cases(folder: Path, context: DistributedContext) -> None:
     """Train in both modes, tied and untied; also in float64 for fewer steps, which allows smaller tolerances."""
     for mode in PARALLEL_MODES:
         for model in MODELS:
-            write(folder, f"{mode}-{model}", train(make_model(model), mode, group), group)
-            precise = train(make_model(model, torch.float64), mode, group, stop=FEW)
-            check_state(precise, mode, group)
-            write(folder, f"{mode}-{model}-float64", precise, group)
+            write(folder, f"{mode}-{model}", train(make_model(model), mode, context), context)
+            precise = train(make_model(model, torch.float64), mode, context, stop=FEW)
+            check_state(precise, mode, context)
+            write(folder, f"{mode}-{model}-float64", precise, context)
             saved = load_file(folder / f"saved-{model}.safetensors")
-            resumed = train(make_model(model, seed=1), mode, group, start=SAVED, state=saved)
-            write(folder, f"{mode}-{model}-resumed", resumed, group)
+            resumed = train(make_model(model, seed=1), mode, context, start=SAVED, state=saved)
+            write(folder, f"{mode}-{model}-resumed", resumed, context)
     for mode, control in (("vocab", "no tie"), ("data", "own means"), ("data", "own norm")):
-        write(folder, f"control-{control}", train(make_model("tied"), mode, group, stop=FEW, control=control), group)
+        write(
+            folder, f"control-{control}", train(make_model("tied"), mode, context, stop=FEW, control=control), context
+        )
 
 
-def write(folder: Path, name: str, run: Result, group: ProcessGroup) -> None:
-    if group.is_main:
+def write(folder: Path, name: str, run: Result, context: DistributedContext) -> None:
+    if context.is_main:
         save_file(run.state, folder / f"{name}.safetensors")
         (folder / f"{name}.json").write_text(json.dumps({"losses": run.losses, "norms": run.norms}))
 
@@ -148,14 +150,14 @@ def write(folder: Path, name: str, run: Result, group: ProcessGroup) -> None:
 # ---- checks inside the processes
 
 
-def check_state(run: Result, mode: str, group: ProcessGroup) -> None:
+def check_state(run: Result, mode: str, context: DistributedContext) -> None:
     """Check the tie, the padding row, the size of the shards, and that reading the state does not change it."""
     decoder, table = run.decoder, run.decoder.embeddings.token_embedding.weight
     assert (decoder.head.weight is table) == decoder.config.tie
     assert isinstance(table, DTensor)
     assert torch.equal(full_tensor(table)[PADDING], torch.zeros(16, dtype=torch.float64))
-    assert len(table.to_local()) <= -(-VOCABULARY // group.size)
-    assert table.to_local().untyped_storage().nbytes() <= -(-VOCABULARY // group.size) * 16 * 8
+    assert len(table.to_local()) <= -(-VOCABULARY // context.size)
+    assert table.to_local().untyped_storage().nbytes() <= -(-VOCABULARY // context.size) * 16 * 8
     body = decoder.blocks[0].attention.qkv.weight
     assert isinstance(body, DTensor) == (mode == "data")
     before = {name: tensor.clone() for name, tensor in run.state.items()}
@@ -166,9 +168,9 @@ def check_state(run: Result, mode: str, group: ProcessGroup) -> None:
     drawn = decoder.generate(ids, 3, temperature=0.0)
     alone = make_model("tied" if decoder.config.tie else "untied", torch.float64).eval()
     # FSDP keeps the table gathered after a forward without a backward; neither state may depend on that.
-    after = full_state(decoder, [run.optimizer], group)
+    after = full_state(decoder, [run.optimizer], context)
     assert after.keys() == before.keys()
-    if group.is_main:
+    if context.is_main:
         for name, tensor in after.items():
             torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
         alone.load_state_dict(to_model(after))
@@ -176,16 +178,16 @@ def check_state(run: Result, mode: str, group: ProcessGroup) -> None:
         assert torch.equal(drawn, alone.generate(ids, 3, temperature=0.0))
 
 
-def check_group(group: ProcessGroup) -> None:
-    values = [float("nan"), float("inf"), -0.0, 1.5][: group.size]
-    assert repr(group.gather(values[group.rank])) == repr(values)
-    assert group.any(group.rank == 1)
-    assert not group.any(False)
+def check_context(context: DistributedContext) -> None:
+    values = [float("nan"), float("inf"), -0.0, 1.5][: context.size]
+    assert repr(context.gather(values[context.rank])) == repr(values)
+    assert context.any(context.rank == 1)
+    assert not context.any(False)
 
 
-def check_head(group: ProcessGroup) -> None:
+def check_head(context: DistributedContext) -> None:
     """Compare the sharded loss with that of one head, elementwise, for all options of a head."""
-    mesh = init_device_mesh("cpu", (group.size,), mesh_dim_names=("vocab",))
+    mesh = init_device_mesh("cpu", (context.size,), mesh_dim_names=("vocab",))
     random = torch.Generator().manual_seed(1)
     hidden = torch.randn(3, 7, 8, generator=random, dtype=torch.float64)
     targets = torch.randint(0, VOCABULARY, (3, 7), generator=random)
@@ -229,9 +231,9 @@ def check_head(group: ProcessGroup) -> None:
         head.loss(mixed.detach(), targets + VOCABULARY)
 
 
-def check_against_torch(group: ProcessGroup) -> None:
+def check_against_torch(context: DistributedContext) -> None:
     """Compare loss and gradients with torch's own sharded table, head and loss, untied."""
-    mesh = init_device_mesh("cpu", (group.size,), mesh_dim_names=("vocab",))
+    mesh = init_device_mesh("cpu", (context.size,), mesh_dim_names=("vocab",))
     ids = torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(3))[None]  # every row once
     padding_idx: int | None
     for padding_idx in (None, PADDING):
@@ -261,52 +263,52 @@ def check_against_torch(group: ProcessGroup) -> None:
             )
 
 
-def check_clipping(group: ProcessGroup) -> None:
+def check_clipping(context: DistributedContext) -> None:
     """Replicated gradients are averaged, so they stay equal; None only measures."""
-    decoder = shard(make_model("tied"), "vocab", group)
+    decoder = shard(make_model("tied"), "vocab", context)
     windows = make_batch(0)
     decoder.loss(windows[:, :-1], windows[:, 1:]).backward()
     scale = decoder.norm.weight
     assert isinstance(scale, Tensor)
     assert scale.grad is not None
-    mean = scale.grad + (group.size - 1) / 2
-    scale.grad += group.rank
-    norm = clip_gradients(decoder.parameters(), None, group)
+    mean = scale.grad + (context.size - 1) / 2
+    scale.grad += context.rank
+    norm = clip_gradients(decoder.parameters(), None, context)
     torch.testing.assert_close(scale.grad, mean, rtol=0, atol=1e-6)
-    assert group.gather(float(norm)) == [float(norm)] * group.size
-    clip_gradients(decoder.parameters(), 0.5, group)
-    torch.testing.assert_close(float(clip_gradients(decoder.parameters(), None, group)), 0.5, rtol=1e-5, atol=0)
+    assert context.gather(float(norm)) == [float(norm)] * context.size
+    clip_gradients(decoder.parameters(), 0.5, context)
+    torch.testing.assert_close(float(clip_gradients(decoder.parameters(), None, context)), 0.5, rtol=1e-5, atol=0)
 
 
-def check_errors(group: ProcessGroup) -> None:
+def check_errors(context: DistributedContext) -> None:
     with pytest.raises(ConfigError, match="some would store no rows"):
-        shard(make_model("tied", vocab_size=group.size - 1, padding_idx=None), "vocab", group)
-    decoder = shard(make_model("tied"), "data", group)
+        shard(make_model("tied", vocab_size=context.size - 1, padding_idx=None), "vocab", context)
+    decoder = shard(make_model("tied"), "data", context)
     with pytest.raises(InputError, match="sharded by FSDP"):
         decoder.embeddings.token_embedding(torch.tensor([[0]]))
     with pytest.raises(InputError, match="sharded by FSDP"):
         decoder.head(torch.zeros(1, 1, 16))
-    state = full_state(decoder, [], ProcessGroup(size=group.size, device=group.device))  # in all processes
+    state = full_state(decoder, [], DistributedContext(size=context.size, device=context.device))  # in all processes
     with pytest.raises(CheckpointError, match=r"norm.weight is \(3,\)"):
         load_full_state(decoder, [], state | {"model.norm.weight": torch.zeros(3)})
     with pytest.raises(CheckpointError, match=r"model\.norm\.weight is missing in the state"):
         load_full_state(decoder, [], {name: value for name, value in state.items() if name != "model.norm.weight"})
 
 
-def check_main_process_initializes(group: ProcessGroup) -> None:
+def check_main_process_initializes(context: DistributedContext) -> None:
     """Differently initialized decoders get the weights of the main process."""
-    decoder = make_model("tied", seed=group.rank)
-    state = to_model(full_state(shard(decoder, "vocab", group), [], ProcessGroup(size=group.size)))
+    decoder = make_model("tied", seed=context.rank)
+    state = to_model(full_state(shard(decoder, "vocab", context), [], DistributedContext(size=context.size)))
     torch.testing.assert_close(state[TABLE], make_model("tied").state_dict()[TABLE], rtol=0, atol=0)
     torch.testing.assert_close(state["norm.weight"], decoder.norm.weight, rtol=0, atol=0)
 
 
-def check_meta_device(group: ProcessGroup) -> None:
+def check_meta_device(context: DistributedContext) -> None:
     """A decoder that is sharded without values and loads only its part of them."""
     for mode in PARALLEL_MODES:
         for model in MODELS:
             values = make_model(model).state_dict()
-            decoder = shard(Decoder(make_model(model).config, device="meta"), mode, group).to_empty(device="cpu")
+            decoder = shard(Decoder(make_model(model).config, device="meta"), mode, context).to_empty(device="cpu")
             load_full_state(decoder, [], {f"model.{name}": value for name, value in values.items()})
             assert (decoder.head.weight is decoder.embeddings.token_embedding.weight) == decoder.config.tie
             ids = make_batch(0)[:, :-1]
@@ -316,7 +318,7 @@ def check_meta_device(group: ProcessGroup) -> None:
 
 
 CHECKS = (
-    check_group,
+    check_context,
     check_head,
     check_against_torch,
     check_clipping,
@@ -329,16 +331,16 @@ CHECKS = (
 def main() -> None:
     task, folder = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)
-    with process_group() as group:
+    with distributed_context() as context:
         if task == "cases":
-            run_cases(folder, group)
+            run_cases(folder, context)
             for check in CHECKS:
-                check(group)
+                check(context)
         else:
-            train(make_model("tied"), "data", group, stop=2)
-            if group.rank == 1:
+            train(make_model("tied"), "data", context, stop=2)
+            if context.rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
-            train(make_model("tied"), "data", group)
+            train(make_model("tied"), "data", context)
         assert dist.is_initialized()
     assert not dist.is_initialized()
 

@@ -17,7 +17,7 @@ from torch import Tensor
 import inlayer
 from inlayer.tokenizers import Tokenizer, WordTokenizer
 from inlayer.training import analysis as module
-from inlayer.training.analysis import RowChange, TableComparison, compare_tables
+from inlayer.training.analysis import RowChange, TableComparison, compare_before_and_after
 
 ROWS, WIDTH, PADDING, ZERO = 40, 6, 7, 11
 
@@ -99,7 +99,7 @@ def test_change_matches_a_plain_loop(padding: int | None, broken: float | None) 
     before, after, counts = random_tables()
     if broken is not None:
         after[3, 2] = broken
-    ours = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=padding)
+    ours = compare_before_and_after(before, after, counts, inlayer.ByteTokenizer(), padding_idx=padding)
     theirs = slow_groups(counts, padding)
     assert [group.name for group in ours.groups] == list(theirs)
     for group, ids in zip(ours.groups, theirs.values(), strict=True):
@@ -111,7 +111,7 @@ def test_change_matches_a_plain_loop(padding: int | None, broken: float | None) 
 
 def test_comparison_detects_a_changed_row() -> None:
     before, after, counts = random_tables()
-    result = compare_tables(before, after, counts, inlayer.ByteTokenizer()).groups
+    result = compare_before_and_after(before, after, counts, inlayer.ByteTokenizer()).groups
     after[5] += 0.1
     for group, ids in zip(result, slow_groups(counts, None).values(), strict=True):
         theirs = slow_change(before, after, ids)
@@ -121,12 +121,12 @@ def test_comparison_detects_a_changed_row() -> None:
 @pytest.mark.parametrize("padding", [None, PADDING])
 def test_mean_vector_ratio(padding: int | None) -> None:
     before, after, counts = random_tables()
-    ours = compare_tables(before, after + 3, counts, inlayer.ByteTokenizer(), padding_idx=padding)
+    ours = compare_before_and_after(before, after + 3, counts, inlayer.ByteTokenizer(), padding_idx=padding)
     for table, ratio in ((before, ours.mean_vector_ratio_before), (after + 3, ours.mean_vector_ratio_after)):
         kept = torch.stack([row for token_id, row in enumerate(table) if token_id != padding])
         assert ratio == pytest.approx(float(kept.mean(0).norm() / kept.norm(dim=1).mean()), rel=1e-5)
     assert ours.mean_vector_ratio_before < 0.5 < ours.mean_vector_ratio_after  # type: ignore[operator]
-    same = compare_tables(torch.ones(5, 3), torch.ones(5, 3), np.ones(5, np.int64), inlayer.ByteTokenizer())
+    same = compare_before_and_after(torch.ones(5, 3), torch.ones(5, 3), np.ones(5, np.int64), inlayer.ByteTokenizer())
     assert same.mean_vector_ratio_after == pytest.approx(1)
     assert numbers(same.groups[0]) == pytest.approx(
         {"cosine": 1, "distance": 0, "norm_before": 3**0.5, "norm_after": 3**0.5}
@@ -135,9 +135,9 @@ def test_mean_vector_ratio(padding: int | None) -> None:
 
 def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after, counts = random_tables()
-    whole = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
+    whole = compare_before_and_after(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
     monkeypatch.setattr(module, "BLOCK_VALUES", 3 * WIDTH)
-    parts = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
+    parts = compare_before_and_after(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
     assert [numbers(group) for group in parts.groups] == [pytest.approx(numbers(group)) for group in whole.groups]
     assert parts.mean_vector_ratio_after == pytest.approx(whole.mean_vector_ratio_after)
     assert [[near.id for near in word.after] for word in parts.tokens] == [
@@ -152,7 +152,7 @@ def test_neighbors_before_and_after() -> None:
     tokenizer = words("cat", "dog", "sea", "sky", "<pad>")
     before = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1], [0, 0, 0]])
     after = torch.tensor([[1.0, 0, 0], [0.9, 0.1, 0], [0, 1, 0], [0, 0.9, 0.1], [0, 0, 0]])
-    result = compare_tables(before, after, np.array([9, 8, 7, 6, 5]), tokenizer, padding_idx=4, k=1)
+    result = compare_before_and_after(before, after, np.array([9, 8, 7, 6, 5]), tokenizer, padding_idx=4, k=1)
     assert [(compared.token, compared.count) for compared in result.tokens] == [
         ("cat", 9),
         ("dog", 8),
@@ -167,7 +167,7 @@ def test_neighbors_before_and_after() -> None:
 
 def test_zero_row_has_no_neighbors() -> None:
     before, after, counts = random_tables()
-    result = compare_tables(before, after, counts, inlayer.ByteTokenizer(), tokens=ROWS, k=3)
+    result = compare_before_and_after(before, after, counts, inlayer.ByteTokenizer(), tokens=ROWS, k=3)
     by_id = {compared.id: compared for compared in result.tokens}
     assert by_id[ZERO].before == ()
     assert len(by_id[ZERO].after) == 3
@@ -183,7 +183,7 @@ def counts_of(tokenizer: Tokenizer, texts: dict[str, int]) -> np.ndarray:
 
 def chosen(counts: np.ndarray, tokenizer: Tokenizer, **settings: Any) -> list[str]:
     table = torch.randn(len(counts), 4, generator=torch.Generator().manual_seed(0))
-    return [compared.token for compared in compare_tables(table, table, counts, tokenizer, **settings).tokens]
+    return [compared.token for compared in compare_before_and_after(table, table, counts, tokenizer, **settings).tokens]
 
 
 def test_whole_words_come_first(bpe: Tokenizer) -> None:
@@ -219,7 +219,7 @@ def test_sentencepiece_space() -> None:
 
 def test_text_without_tokens() -> None:
     before, after, counts = random_tables()
-    result = compare_tables(before, after, 0 * counts, inlayer.ByteTokenizer())
+    result = compare_before_and_after(before, after, 0 * counts, inlayer.ByteTokenizer())
     assert result.tokens == ()
     assert [(group.name, group.rows, group.share) for group in result.groups] == [
         ("all rows", ROWS, 0),
@@ -229,7 +229,7 @@ def test_text_without_tokens() -> None:
 
 def test_rows_without_a_token_show_their_id() -> None:
     table = torch.eye(4)
-    result = compare_tables(table, table, np.array([1, 0, 0, 0]), words("one"), k=3)
+    result = compare_before_and_after(table, table, np.array([1, 0, 0, 0]), words("one"), k=3)
     assert sorted(near.token for near in result.tokens[0].after) == ["#1", "#2", "#3"]
 
 
@@ -255,7 +255,9 @@ def strict(result: TableComparison) -> dict[str, Any]:
 @pytest.mark.parametrize("value", [math.nan, math.inf, 3e38, 0.0])
 def test_diverged_table(value: float) -> None:
     before, after, counts = random_tables()
-    result = compare_tables(before, torch.full_like(after, value), counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
+    result = compare_before_and_after(
+        before, torch.full_like(after, value), counts, inlayer.ByteTokenizer(), padding_idx=PADDING
+    )
     values = strict(result)
     assert result.nonfinite_rows == (0 if math.isfinite(value) else ROWS - 1)
     assert values["groups"][0]["norm_before"] > 0
@@ -265,7 +267,7 @@ def test_diverged_table(value: float) -> None:
 
 def test_other_dtypes() -> None:
     before, after, counts = random_tables()
-    whole = compare_tables(before.bfloat16(), after.bfloat16(), counts, inlayer.ByteTokenizer())
+    whole = compare_before_and_after(before.bfloat16(), after.bfloat16(), counts, inlayer.ByteTokenizer())
     parameter = torch.nn.Parameter(after.bfloat16())
-    again = compare_tables(before.bfloat16(), parameter, counts, inlayer.ByteTokenizer())
+    again = compare_before_and_after(before.bfloat16(), parameter, counts, inlayer.ByteTokenizer())
     assert strict(again) == strict(whole)

@@ -34,7 +34,7 @@ from inlayer.training.lr_schedule import count_warmup_steps, learning_rate_at
         ("learning_rate", -1e-3), ("learning_rate", math.nan), ("learning_rate", math.inf),
         ("embedding_lr_scale", -1.0), ("head_lr_scale", -1.0), ("weight_decay", -0.1),
         ("embedding_weight_decay", math.nan), ("max_grad_norm", -1.0),
-        ("z_loss", -1e-4), ("beta1", 1.0), ("beta2", 1.5), ("epsilon", 0.0), ("min_lr_ratio", 2.0),
+        ("z_loss", -1e-4), ("adam_beta1", 1.0), ("adam_beta2", 1.5), ("adam_epsilon", 0.0), ("min_lr_ratio", 2.0),
         ("gradient_accumulation_steps", 3), ("lr_schedule", "cosin"), ("precision", "float16"),
         ("dropout", 1.5), ("dropout", math.nan), ("seed", -1), ("seed", 2**63),
         ("validation_fraction", 0.6), ("preset", "huge"), ("architecture", "rnn"), ("dropout", 1.0), ("n_embd", 0),
@@ -170,7 +170,7 @@ def test_presets_grow_and_the_smallest_runs(architecture: str) -> None:
 
 
 def test_config_survives_json() -> None:
-    config = TrainConfig(files=("a", "b"), out="x", learning_rate=1 / 3, beta2=2 / 3, parallel="vocab")
+    config = TrainConfig(files=("a", "b"), out="x", learning_rate=1 / 3, adam_beta2=2 / 3, parallel="vocab")
     data = config_to_json(config)
     assert not {"out", "parallel", "device"} & set(json.loads(data))
     assert config_from_json(data, out="x", parallel="vocab") == config

@@ -85,7 +85,7 @@ def test_learning_rate_of_each_group() -> None:
 def test_shared_moment_applies_to_the_table_only() -> None:
     decoder = Decoder(make_config("llama"), seed=0)
     plain, coupled = make_optimizers(
-        decoder, TrainConfig(shared_second_moment=True, beta1=0.8, beta2=0.9, epsilon=1e-6)
+        decoder, TrainConfig(shared_second_moment=True, adam_beta1=0.8, adam_beta2=0.9, adam_epsilon=1e-6)
     )
     assert isinstance(plain, torch.optim.AdamW)
     assert isinstance(coupled, CoupledAdamW)

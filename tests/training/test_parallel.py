@@ -29,11 +29,11 @@ from inlayer.training.config import PARALLEL_MODES, DecoderConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.export import save_decoder
 from inlayer.training.parallel import (
-    ProcessGroup,
+    DistributedContext,
     clip_gradients,
+    distributed_context,
     full_state,
     load_full_state,
-    process_group,
     shard,
 )
 from tests.training import parallel_worker
@@ -49,7 +49,7 @@ from tests.training.parallel_worker import (
 )
 
 ROOT = Path(__file__).parents[2]
-ONE = ProcessGroup()
+ONE = DistributedContext()
 FSDP_ON_CPUS = hasattr(torch.cpu.Stream, "record_event")  # since torch 2.7
 MODES = PARALLEL_MODES if FSDP_ON_CPUS else ("vocab",)
 GLOO = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
@@ -212,28 +212,28 @@ def test_killed_process_is_reported(tmp_path: Path) -> None:
 def test_single_process_needs_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    with process_group() as group:
-        assert (group.rank, group.size, group.is_main) == (0, 1, True)
+    with distributed_context() as context:
+        assert (context.rank, context.size, context.is_main) == (0, 1, True)
         assert not dist.is_initialized()
-        assert group.gather(2.5) == [2.5]
-        assert not group.any(False)
-        group.barrier()
+        assert context.gather(2.5) == [2.5]
+        assert not context.any(False)
+        context.barrier()
         decoder = make_model("tied")
-        assert shard(decoder, "vocab", group) is decoder
+        assert shard(decoder, "vocab", context) is decoder
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")  # like torchrun --nproc-per-node 1
-    with process_group() as group:
-        assert group == ProcessGroup()
+    with distributed_context() as context:
+        assert context == DistributedContext()
 
 
 def test_only_lost_connections_are_reported_as_such(simulated: Any) -> None:
     """Also: an existing process group is used and kept."""
     simulated(3)
-    with process_group() as group:
-        assert (group.rank, group.size) == (0, 3)
-    with pytest.raises(RuntimeError, match=r"^something else$"), process_group():
+    with distributed_context() as context:
+        assert (context.rank, context.size) == (0, 3)
+    with pytest.raises(RuntimeError, match=r"^something else$"), distributed_context():
         raise RuntimeError("something else")
-    with pytest.raises(InlayerError, match="process 0 of 3 lost its connection"), process_group():
+    with pytest.raises(InlayerError, match="process 0 of 3 lost its connection"), distributed_context():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:538] Connection closed by peer")
     assert dist.is_initialized()
 
@@ -252,7 +252,7 @@ def test_incomplete_environment(variables: dict[str, str], message: str, monkeyp
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=re.escape(message)), process_group():
+    with pytest.raises(InputError, match=re.escape(message)), distributed_context():
         pass
 
 
@@ -309,9 +309,9 @@ def simulated() -> Iterator[Any]:
     """Process groups of any size that send nothing, which is enough for sharding."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    def start(size: int) -> ProcessGroup:
+    def start(size: int) -> DistributedContext:
         dist.init_process_group("fake", rank=0, world_size=size, store=FakeStore())
-        return ProcessGroup(size=size)
+        return DistributedContext(size=size)
 
     yield start
     if dist.is_initialized():

@@ -25,7 +25,7 @@ from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import open_tokens
 from inlayer.training.lr_schedule import learning_rate_at
 from inlayer.training.metrics import from_line
-from inlayer.training.parallel import ProcessGroup, choose_device, process_group
+from inlayer.training.parallel import DistributedContext, choose_device, distributed_context
 from inlayer.training.resumable_run import DivergedError, Run, TrainingProgress
 from inlayer.training.state import load_state, model_tensors
 from inlayer.training.train import prompt_ids
@@ -210,7 +210,7 @@ def test_trained_tokenizer_has_padding_and_end_of_text(text: Path, tmp_path: Pat
 def test_end_of_text_that_is_also_padding_is_trained(text: Path, tmp_path: Path) -> None:
     """GPT-2's tokenizer pads with its end of text; a padding row would stay zero and never be predicted."""
     run = Run.create(make_config(text, tmp_path / "model", **BPE))
-    tokenizer, tokens = run.prepare(ProcessGroup())
+    tokenizer, tokens = run.prepare(DistributedContext())
     assert run.decoder_config(tokenizer, tokens).padding_idx == tokenizer.special_tokens["<pad>"]
     names = run.state_dir / "tokenizer" / "tokenizer_config.json"
     names.write_text(names.read_text().replace("<pad>", "<|endoftext|>"))
@@ -454,8 +454,8 @@ def test_device_that_torch_cannot_use_is_an_error(text: Path, tmp_path: Path, mo
     with pytest.raises(ConfigError, match=r"device is cuda, which torch .* cannot use here; use cpu"):
         inlayer.train(make_config(text, tmp_path / "out", device="cuda"))
     assert not (tmp_path / "out").exists()
-    with process_group() as group:
-        assert group.device.type == "cpu"
+    with distributed_context() as context:
+        assert context.device.type == "cpu"
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert choose_device(None, 1).type == "cpu"  # MPS is used only on request
     assert choose_device("mps", 1).type == "mps"

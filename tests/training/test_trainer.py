@@ -110,7 +110,7 @@ class PlainLoop:
 
     def _start(self, state: dict[str, Any] | None) -> None:
         config = self.config
-        options = {"betas": (config.beta1, config.beta2), "eps": config.epsilon}
+        options = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_epsilon}
         groups = plain_groups(self.decoder, config)
         self.optimizer = torch.optim.AdamW(groups, lr=1.0, foreach=False, fused=False, **options)
         for group in self.optimizer.param_groups if state else ():
@@ -151,7 +151,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"max_grad_norm": 0.0, "embedding_weight_decay": 0.1, "warmup_steps": 0},
     ),
     "accumulated": ({"tie": True}, {"gradient_accumulation_steps": 4, "max_grad_norm": 0.1}),
-    "z-loss": ({"tie": True}, {"z_loss": 0.1, "beta1": 0.8, "beta2": 0.99, "epsilon": 1e-6}),
+    "z-loss": ({"tie": True}, {"z_loss": 0.1, "adam_beta1": 0.8, "adam_beta2": 0.99, "adam_epsilon": 1e-6}),
     "z-loss, padded": ({"padding_idx": 3}, {"z_loss": 0.1, "gradient_accumulation_steps": 2}),
 }
 
@@ -309,12 +309,12 @@ def test_shared_moment_is_the_mean_over_the_vocabulary(tie: bool) -> None:
         before = table.detach().clone()
         plain.take_step(step, draw_windows(step))
         assert table.grad is not None
-        average = config.beta1 * average + (1 - config.beta1) * table.grad
-        moment = config.beta2 * moment + (1 - config.beta2) * (table.grad**2).mean(0)
-        right = average / (1 - config.beta1**step), moment / (1 - config.beta2**step)
+        average = config.adam_beta1 * average + (1 - config.adam_beta1) * table.grad
+        moment = config.adam_beta2 * moment + (1 - config.adam_beta2) * (table.grad**2).mean(0)
+        right = average / (1 - config.adam_beta1**step), moment / (1 - config.adam_beta2**step)
         rate = 0.5 * plain_rate(config, step)
         with torch.no_grad():  # replaces AdamW's step
-            table.copy_(before - rate * right[0] / (right[1].sqrt() + config.epsilon))
+            table.copy_(before - rate * right[0] / (right[1].sqrt() + config.adam_epsilon))
         assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
 
 
@@ -396,10 +396,10 @@ def test_untying_expands_a_shared_moment() -> None:
     assert line["gradient_norm"] == pytest.approx(float(norm), rel=1e-9)
     grad = apart.head.weight.grad
     assert grad is not None
-    average = config.beta1 * average + (1 - config.beta1) * grad
-    moments = config.beta2 * moment + (1 - config.beta2) * grad**2
-    right = average / (1 - config.beta1**5), moments / (1 - config.beta2**5)
-    expected = before - plain_rate(config, 5) * right[0] / (right[1].sqrt() + config.epsilon)
+    average = config.adam_beta1 * average + (1 - config.adam_beta1) * grad
+    moments = config.adam_beta2 * moment + (1 - config.adam_beta2) * grad**2
+    right = average / (1 - config.adam_beta1**5), moments / (1 - config.adam_beta2**5)
+    expected = before - plain_rate(config, 5) * right[0] / (right[1].sqrt() + config.adam_epsilon)
     torch.testing.assert_close(trainer.decoder.head.weight.detach(), expected, rtol=1e-9, atol=1e-11)
 
 

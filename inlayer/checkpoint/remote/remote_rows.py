@@ -88,7 +88,7 @@ class RemoteRows(RowSource):
                 for at in range(start, stop, self.row_bytes)
             }
             if rows:
-                self.file.keep(rows)
+                self.file.cache_ranges(rows)
         self._fetched, cached = count, cached | rows
         return [cached[span] for span in spans]
 

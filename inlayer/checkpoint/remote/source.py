@@ -99,7 +99,7 @@ class RemoteFile(ByteFile):
         parts = self.read_cached([(start, stop)])
         if not parts:
             parts = self.fetch([(start, stop)])
-            self.keep(parts)
+            self.cache_ranges(parts)
         return parts[start, stop]
 
     def read_bytes(self, offset: int, nbytes: int) -> Bytes:
@@ -115,7 +115,7 @@ class RemoteFile(ByteFile):
         """Return the spans that are already cached."""
         return self.cache.get(key, spans) if (key := self.key()) else {}
 
-    def keep(self, ranges: dict[Span, bytes]) -> None:
+    def cache_ranges(self, ranges: dict[Span, bytes]) -> None:
         """Put ranges into the cache."""
         if key := self.key():
             self.cache.put(key, ranges)
