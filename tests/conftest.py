@@ -22,6 +22,9 @@ settings.load_profile("inlayer")
 # Some virtual machines advertise AMX and stop a process at its first AMX instruction, which transformers would execute.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+# Some comparisons are bit by bit, and sums depend on the number of threads. Tests also run in parallel processes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell starts background jobs with Ctrl-C ignored, and tests of interrupts would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

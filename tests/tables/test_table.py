@@ -185,7 +185,7 @@ def test_resize_never_shrinks_silently() -> None:
 def test_resize_to_invalid_sizes_is_an_error(arguments: dict[str, int]) -> None:
     with pytest.raises(InputError):
         Table(7, 4).resize(**arguments)
-    with pytest.raises(InputError, match="'random' is unknown"):
+    with pytest.raises(InputError, match="init is 'random'; it must be one of"):
         Table(7, 4).resize(9, init="random")
 
 
