@@ -58,6 +58,10 @@ class CheckpointError(InputError):
     """A checkpoint file that is malformed, truncated, or modified while it was open."""
 
 
+class MissingPartError(InputError, AttributeError):
+    """A model has no tokenizer or no head; `hasattr` is then false."""
+
+
 class MissingFileError(InlayerError, FileNotFoundError):
     """A file or folder that does not exist."""
 

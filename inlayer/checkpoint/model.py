@@ -22,7 +22,7 @@ from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
 from inlayer.checks import check_type
-from inlayer.errors import ConfigError, InputError, needs_torch
+from inlayer.errors import ConfigError, MissingPartError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.render.progress_bar import Progress, no_progress
@@ -114,7 +114,7 @@ class Model(EncodeMixin):
         """The checkpoint's tokenizer.
 
         Raises:
-            InputError: If the checkpoint has none; check `has_tokenizer` first.
+            MissingPartError: If the checkpoint has none; check `has_tokenizer` first.
             TokenizerError: If its file is malformed or of an unsupported kind.
 
         Example:
@@ -123,7 +123,7 @@ class Model(EncodeMixin):
         """
         if self._stored_tokenizer is None:
             advice = "put one next to the weights, or open one with inlayer.open_tokenizer(path)"
-            raise InputError(f"{self.source} has no tokenizer; {advice}")
+            raise MissingPartError(f"{self.source} has no tokenizer; {advice}")
         return self._stored_tokenizer
 
     @cached_property
@@ -205,7 +205,7 @@ class Model(EncodeMixin):
         """The head as a torch module.
 
         Raises:
-            InputError: If the checkpoint has none; check `has_head` first.
+            MissingPartError: If the checkpoint has none; check `has_head` first.
             InlayerError: Same as `embeddings`.
 
         Example:
@@ -215,7 +215,7 @@ class Model(EncodeMixin):
         if not self.has_head:
             rows, width = self.table_info.shape
             tied = f"inlayer.Head({width}, {rows}).tie(model.embeddings)"
-            raise InputError(f"{self.source} has no head; you can tie a new one to its table: {tied}")
+            raise MissingPartError(f"{self.source} has no head; you can tie a new one to its table: {tied}")
         with needs_torch("Model.head"):
             from inlayer.checkpoint.layer import build_head
         return build_head(self)

@@ -262,6 +262,7 @@ def test_static_embeddings_open_with_table_and_tokenizer(tmp_path: Path, kind: s
     assert model.note.startswith("static embeddings")
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
     assert (model.has_head, model.has_tokenizer) == (False, True)
+    assert getattr(model, "head", None) is None
     report = inlayer.inspect(folder)
     assert (report.table.model_type, report.positions.kind) == ("static embeddings", "none")
     assert not any("config" in line for line in report.not_checked)
